@@ -1,0 +1,160 @@
+// The entry points of gemm.h: checks the views, plans, and runs an engine over tiles of outputs.
+#include "mmaemu/gemm.h"
+
+#include <algorithm>
+#include <bit>
+#include <cstring>
+#include <limits>
+#include <new>
+
+#include "base/parallel.h"
+#include "model/model.h"
+
+namespace mmaemu {
+namespace {
+
+// About 5 ms of the model's time: fine enough to share among threads and to answer a cancellation.
+constexpr std::int64_t kProductsPerTask = std::int64_t{1} << 20;
+
+std::string size_text(std::int64_t rows, std::int64_t columns) {
+  std::string text = "[";
+  text += std::to_string(rows);
+  text += ", ";
+  text += std::to_string(columns);
+  text += "]";
+  return text;
+}
+
+Status check_operand(std::string_view name, const OperandView& v) {
+  const auto refuse = [&](const std::string& what) {
+    return Error{ErrorKind::value_error, std::string(name) + ": " + what};
+  };
+  if (!format(v.format).operand)
+    return refuse("format " + std::string(format(v.format).name) +
+                  " is not an operand format; e4m3 and e5m2 are");
+  if (v.rows < 0 || v.depth < 0)
+    return refuse("sizes " + size_text(v.rows, v.depth) + " must not be negative");
+  if (v.data == nullptr && v.rows > 0 && v.depth > 0)
+    return refuse("data is null for sizes " + size_text(v.rows, v.depth));
+  return {};
+}
+
+Status check_product(const OperandView& a, const OperandView& b) {
+  if (Status s = check_operand("a", a); !s.ok()) return s;
+  if (Status s = check_operand("b", b); !s.ok()) return s;
+  if (a.depth != b.depth)
+    return Error{ErrorKind::value_error, "a " + size_text(a.rows, a.depth) + " and b " +
+                                             size_text(b.rows, b.depth) +
+                                             " must agree in K, their second size"};
+  if (b.rows > 0 && a.rows > std::numeric_limits<std::int64_t>::max() / 8 / b.rows)
+    return Error{ErrorKind::value_error,
+                 "the product has " + size_text(a.rows, b.rows) + " elements, too many to address"};
+  return {};
+}
+
+Status check_result(const OperandView& a, const OperandView& b, const ResultView& out) {
+  if (out.rows != a.rows || out.columns != b.rows)
+    return Error{ErrorKind::value_error, "out is " + size_text(out.rows, out.columns) + "; the product is " +
+                                             size_text(a.rows, b.rows)};
+  if (out.data == nullptr && out.rows > 0 && out.columns > 0)
+    return Error{ErrorKind::value_error, "out: data is null"};
+  return {};
+}
+
+void store(const ResultView& out, std::int64_t m, std::int64_t n, std::uint32_t code) {
+  const int bytes = format(out.format).bytes();
+  char* at = static_cast<char*>(out.data) + (m * out.row_stride + n * out.column_stride) * bytes;
+  const auto u8 = static_cast<std::uint8_t>(code);
+  const auto u16 = static_cast<std::uint16_t>(code);
+  switch (bytes) {
+    case 1:
+      std::memcpy(at, &u8, 1);
+      break;
+    case 2:
+      std::memcpy(at, &u16, 2);
+      break;
+    default:
+      std::memcpy(at, &code, 4);
+      break;
+  }
+}
+
+// Runs body(i) for each i in [0, count), several to a task, each costing about `products`.
+Status for_each_output(std::int64_t count, std::int64_t products, const Execution& execution,
+                       const std::function<void(std::int64_t)>& body) {
+  const std::int64_t per_task =
+      std::max<std::int64_t>(1, kProductsPerTask / std::max<std::int64_t>(1, products));
+  const std::int64_t tasks = count / per_task + (count % per_task != 0 ? 1 : 0);
+  const auto task = [&](std::int64_t t) {
+    const std::int64_t end = std::min(count, (t + 1) * per_task);
+    for (std::int64_t i = t * per_task; i < end; ++i) body(i);
+  };
+  if (!parallel_for(tasks, execution.threads, task, execution.cancelled))
+    return Error{ErrorKind::cancelled, "the call was cancelled"};
+  return {};
+}
+
+// finish(accumulator) -> code of out's format, for each output.
+template <class Finish>
+Status run_gemm(const OperandView& a, const OperandView& b, const Accumulation& how, const ResultView& out,
+                const Execution& execution, Finish finish) {
+  if (Status s = check_product(a, b); !s.ok()) return s;
+  if (Status s = check_result(a, b, out); !s.ok()) return s;
+  const Result<AccumulationPlan> plan = AccumulationPlan::make(how.preset, a.depth, how.fast, how.split);
+  if (!plan.ok()) return plan.error();
+  if (out.rows == 0 || out.columns == 0) return {};
+  const model::Accumulator accumulator(a, b, how.preset, plan.value());
+  return for_each_output(out.rows * out.columns, a.depth, execution, [&](std::int64_t i) {
+    const std::int64_t m = i / out.columns;
+    const std::int64_t n = i % out.columns;
+    store(out, m, n, finish(accumulator(m, n)));
+  });
+}
+
+}  // namespace
+
+Status accumulate(const OperandView& a, const OperandView& b, const Accumulation& how, const ResultView& out,
+                  const Execution& execution) {
+  if (out.format != FormatId::float32)
+    return Error{ErrorKind::value_error,
+                 "out: an accumulator is float32, not " + std::string(format(out.format).name)};
+  return run_gemm(a, b, how, out, execution, [](std::uint32_t acc) { return acc; });
+}
+
+Status scaled_mm(const OperandView& a, const OperandView& b, const Accumulation& how,
+                 const Epilogue& epilogue, const ResultView& out, const Execution& execution) {
+  const Format& f = format(out.format);
+  // K = 0 is not computed by cuBLAS: torch zeroes the result, whatever the scales (r6.zero_dims).
+  const bool nothing = a.depth == 0;
+  return run_gemm(a, b, how, out, execution, [&, nothing](std::uint32_t acc) {
+    return nothing ? 0U : model::apply_epilogue(acc, epilogue, f);
+  });
+}
+
+Status dot(const OperandView& a, const OperandView& b, const float* c, const Preset& preset, float* d,
+           const Execution& execution) {
+  if (Status s = validate(preset); !s.ok()) return s;
+  if (Status s = check_product(a, b); !s.ok()) return s;
+  if (a.rows != b.rows)
+    return Error{ErrorKind::value_error, "a " + size_text(a.rows, a.depth) + " and b " +
+                                             size_text(b.rows, b.depth) + " must have the same sizes"};
+  if (d == nullptr && a.rows > 0) return Error{ErrorKind::value_error, "d is null"};
+  return for_each_output(a.rows, a.depth, execution, [&](std::int64_t r) {
+    const std::uint32_t start = c == nullptr ? 0 : std::bit_cast<std::uint32_t>(c[r]);
+    d[r] = std::bit_cast<float>(model::dot(a, b, r, start, preset));
+  });
+}
+
+bool flush_to_zero_active() {
+  // One probe for results (x86: FTZ; Arm: FZ), one for inputs (DAZ).
+  volatile float least_normal = std::numeric_limits<float>::min();
+  volatile float subnormal = std::numeric_limits<float>::denorm_min();
+  volatile float half = 0.5F;
+  volatile float large = 0x1p100F;
+  volatile float small_result = least_normal * half;
+  volatile float large_result = subnormal * large;
+  return std::bit_cast<std::uint32_t>(static_cast<float>(small_result)) == 0 ||
+         std::bit_cast<std::uint32_t>(static_cast<float>(large_result)) == 0;
+}
+
+}  // namespace mmaemu

@@ -1,0 +1,21 @@
+// Reads environment variables as text and as flags.
+#include "platform/environment.h"
+
+#include <cstdlib>
+
+namespace mmaemu {
+
+std::string environment_text(const char* variable) {
+  const char* value = std::getenv(variable);
+  return value == nullptr ? std::string() : std::string(value);
+}
+
+Result<bool> environment_flag(const char* variable) {
+  const std::string value = environment_text(variable);
+  if (value.empty() || value == "0") return false;
+  if (value == "1") return true;
+  return Error{ErrorKind::value_error,
+               std::string(variable) + " must be unset, empty, \"0\" or \"1\", not \"" + value + "\""};
+}
+
+}  // namespace mmaemu
