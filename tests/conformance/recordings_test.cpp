@@ -138,5 +138,76 @@ TEST(Recordings, ProductsOfTheH100OracleAreReproduced) {
   EXPECT_EQ(cases, 600);
 }
 
+TEST(Recordings, SplitDecisionsOfTheOracleAreReproduced) {
+  int queries = 0;
+  for (const Json& q : read_lines("oracle/splitk_queries.jsonl")) {
+    const SplitQuery query{.M = q.at("M"),
+                           .N = q.at("N"),
+                           .K = q.at("K"),
+                           .a_format = q.at("a_dtype"),
+                           .b_format = q.at("b_dtype"),
+                           .out_dtype = q.at("out_dtype"),
+                           .fast = q.at("fast"),
+                           .layout_std = q.at("layout_std"),
+                           .strict = q.at("strict").get<bool>()};
+    const Json& asked = q.at("splitk");
+    SplitRequest request = SplitAuto{};
+    if (asked.is_number()) request = asked.get<std::int64_t>();
+    if (asked.is_array()) request = SplitK{asked.at(0), find_scheme(asked.at(1).get<std::string>()).value()};
+    const auto got = resolve_splitk(query, find_profile(q.at("profile").get<std::string>()).value(), request);
+    Json answer = {{"warnings", Json::array()}};
+    if (got.ok()) {
+      const SplitDecision& d = got.value().decision;
+      answer["decision"] = {
+          {"S", d.S}, {"scheme", name(d.scheme)}, {"source", d.source}, {"verified", d.verified}};
+      answer["decision"]["table_id"] = d.table_id ? Json(*d.table_id) : Json();
+      for (const Warning& w : got.value().warnings) answer["warnings"].push_back(class_name(w.kind));
+    } else {
+      answer["error"] = class_name(got.error().kind);
+    }
+    for (const char* field : {"decision", "error", "warnings"})
+      EXPECT_EQ(answer.value(field, Json()), q.value(field, Json())) << field << " of query " << q;
+    ++queries;
+  }
+  EXPECT_EQ(queries, 4000);
+}
+
+TEST(Recordings, EveryRowOfTheSplitTablesIsFound) {
+  std::int64_t rows = 0;
+  for (const auto& [file, profile_name] :
+       {std::pair<std::string, const char*>{"rtx4060", "ada"}, {"h100pcie", "hopper"}}) {
+    Npz table = Npz::open(std::string(MMAEMU_TABLE_DIR) + "/" + file + ".npz");
+    const std::array<const char*, 2> formats{"e4m3", "e5m2"};
+    const std::array<const char*, 5> outs{"float32", "bfloat16", "float16", "float8_e4m3fn", "float8_e5m2"};
+    const auto& [M, N, K] = std::tie(table.array("M"), table.array("N"), table.array("K"));
+    std::ifstream description(std::string(MMAEMU_TABLE_DIR) + "/" + file + ".json");
+    const Json codes = Json::parse(description).at("codes");
+    std::vector<Profile>
+        by_workspace;  // a profile for each recorded workspace, those of no shipped profile included
+    for (const Json& workspace : codes.at("ws")) {
+      by_workspace.push_back(find_profile(profile_name).value());
+      by_workspace.back().workspace_bytes = workspace.get<std::int64_t>();
+    }
+    const auto byte = [&](const char* column) { return table.array(column).as<std::uint8_t>(); };
+    const auto fa = byte("fa"), fb = byte("fb"), out = byte("out"), fast = byte("fast"), ws = byte("ws");
+    const auto split = byte("splitK");
+    const auto size = [](const NpzArray& a, std::size_t i) {
+      std::uint32_t v = 0;
+      std::memcpy(&v, a.bytes.data() + 4 * i, 4);
+      return std::int64_t{v};
+    };
+    for (std::size_t i = 0; i < ws.size(); ++i) {
+      ++rows;
+      const SplitQuery query{size(M, i),     size(N, i),     size(K, i),
+                             formats[fa[i]], formats[fb[i]], outs[out[i]],
+                             fast[i] != 0,   true,           true};
+      const auto got = resolve_splitk(query, by_workspace[ws[i]], SplitAuto{});
+      ASSERT_TRUE(got.ok()) << file << " row " << i;
+      ASSERT_EQ(got.value().decision.S, std::max<std::int64_t>(split[i], 1)) << file << " row " << i;
+    }
+  }
+  EXPECT_EQ(rows, 2995864);
+}
+
 }  // namespace
 }  // namespace mmaemu::testing
