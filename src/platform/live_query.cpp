@@ -126,9 +126,10 @@ struct CublasLt {
   LtStatus (*preference_create)(Opaque*) = nullptr;
   LtStatus (*preference_destroy)(Opaque) = nullptr;
   LtStatus (*preference_set)(Opaque, int, const void*, std::size_t) = nullptr;
-  LtStatus (*get_heuristic)(Opaque, Opaque, Opaque, Opaque, Opaque, Opaque, Opaque, int, HeuristicResult*,
+  // The results are an array of HeuristicResult.
+  LtStatus (*get_heuristic)(Opaque, Opaque, Opaque, Opaque, Opaque, Opaque, Opaque, int, void*,
                             int*) = nullptr;
-  LtStatus (*config_get)(const Algo*, int, void*, std::size_t, std::size_t*) = nullptr;
+  LtStatus (*config_get)(const void*, int, void*, std::size_t, std::size_t*) = nullptr;
 };
 
 // The parts of "12.8.3.14"; empty for anything that is not numbers and dots.
@@ -191,7 +192,10 @@ std::vector<int> loaded_version(const CublasLt& lt) {
 
 std::string version_text(const std::vector<int>& version) {
   std::string text;
-  for (const int part : version) text += (text.empty() ? "" : ".") + std::to_string(part);
+  for (const int part : version) {
+    if (!text.empty()) text += '.';
+    text += std::to_string(part);
+  }
   return text;
 }
 
@@ -283,7 +287,7 @@ class Heuristic {
     HeuristicResult result{};
     int returned = 0;
     call(lt_.get_heuristic, handle.get(), desc.get(), a.get(), b.get(), c.get(), d.get(), preference.get(), 1,
-         &result, &returned);
+         static_cast<void*>(&result), &returned);
     if (status_ != 0)
       return {std::nullopt, "cuBLASLt's heuristic fails with status " + std::to_string(status_)};
     if (returned < 1 || result.state != 0) return {std::nullopt, "cuBLASLt has no algorithm for it"};
@@ -318,8 +322,8 @@ class Heuristic {
   std::uint32_t config(const Algo& algo, AlgoAttribute attribute) {
     std::uint32_t value = 0;
     std::size_t written = 0;
-    call(lt_.config_get, &algo, static_cast<int>(attribute), static_cast<void*>(&value), sizeof(value),
-         &written);
+    call(lt_.config_get, static_cast<const void*>(&algo), static_cast<int>(attribute),
+         static_cast<void*>(&value), sizeof(value), &written);
     return value;
   }
 
