@@ -73,6 +73,9 @@ struct Warning {
   friend bool operator==(const Warning&, const Warning&) = default;
 };
 
+// What the use of a preset that is not validated says to the user, once per process and preset name.
+std::optional<Warning> maturity_warning(const Preset& preset);
+
 struct SplitDecision {
   std::int64_t S = 1;
   SplitScheme scheme = SplitScheme::none;

@@ -1,4 +1,4 @@
-// The names of warning kinds.
+// The names of warning kinds, and the warning that goes with a preset.
 #include "mmaemu/platform.h"
 
 namespace mmaemu {
@@ -17,6 +17,15 @@ std::string_view class_name(WarningKind kind) {
       return "BackendFallbackWarning";
   }
   return "UserWarning";
+}
+
+std::optional<Warning> maturity_warning(const Preset& preset) {
+  if (preset.maturity == "validated") return std::nullopt;
+  return Warning{WarningKind::experimental_preset,
+                 "preset \"" + preset.name + "\" is " + preset.maturity +
+                     (preset.validated_scope.empty() ? ": no recording shows that hardware computes this"
+                                                     : ": it " + preset.validated_scope),
+                 "preset|" + preset.name};
 }
 
 }  // namespace mmaemu

@@ -1,0 +1,26 @@
+// The backends that a call can name, and which of them serves it on a device.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "mmaemu/platform.h"
+#include "mmaemu/status.h"
+
+namespace mmaemu {
+
+struct BackendChoice {
+  std::string name;
+  std::vector<std::string> fallbacks;  // why each backend tried before it does not serve the call
+  std::vector<Warning> warnings;
+};
+
+// ValueError unless `name` is one of the backends; names the known ones.
+Status check_backend_name(const std::string& name);
+
+// The backend that `name` means on a device; "auto" is $MMAEMU_BACKEND where it is set.
+// BackendUnavailableError where an explicitly named one cannot serve; ValueError for an unknown name in the
+// environment.
+Result<BackendChoice> choose_backend(const std::string& name, const std::string& device);
+
+}  // namespace mmaemu
