@@ -174,6 +174,7 @@ class ScaledMmPlanner {
     if (auto error = torch_checks()) return error;
     if (plan_.zero_size) {
       settle_out();
+      warn_of_resize();
       plan_.backend = "none (zero-size result)";
       return std::nullopt;
     }
@@ -203,7 +204,8 @@ class ScaledMmPlanner {
       std::swap(query.M, query.N);
       std::swap(query.a_format, query.b_format);
     }
-    decide(plan_, query, call_.profile, call_.splitk, call_.backend, call_.input.device);
+    if (decide(plan_, query, call_.profile, call_.splitk, call_.backend, call_.input.device))
+      warn_of_resize();
     return std::move(plan_.error);
   }
 
@@ -346,21 +348,24 @@ class ScaledMmPlanner {
     return std::nullopt;
   }
 
+  // torch's own warning; where the call raises, out= keeps its shape and nothing is said.
+  void warn_of_resize() {
+    if (plan_.out_action != OutAction::resize || elements(*call_.out) == 0) return;
+    plan_.warnings.push_back(
+        {WarningKind::user,
+         "An output with one or more elements was resized since it had shape " + list(call_.out->shape) +
+             ", which does not match the required output shape " + list({plan_.M, plan_.N}) +
+             ". This behavior is deprecated: resize out= to zero elements first with t.resize_(0) to reuse "
+             "it",
+         ""});
+  }
+
   // Decides what becomes of out=, once nothing before the split can reject the call any more.
   void settle_out() {
     if (!call_.out) return;
     const TensorDesc& out = *call_.out;
     if (out.shape != std::vector<std::int64_t>{plan_.M, plan_.N}) {
       plan_.out_action = OutAction::resize;
-      if (elements(out) != 0) {
-        plan_.warnings.push_back({WarningKind::user,
-                                  "An output with one or more elements was resized since it had shape " +
-                                      list(out.shape) + ", which does not match the required output shape " +
-                                      list({plan_.M, plan_.N}) +
-                                      ". This behavior is deprecated: resize out= to zero elements first "
-                                      "with t.resize_(0) to reuse it",
-                                  ""});
-      }
       return;
     }
     plan_.out_action = OutAction::write;

@@ -1,0 +1,54 @@
+// The private extension module mmaemu._native, a thin view of the C++ API: no arithmetic, no policy.
+#include <nanobind/stl/pair.h>
+#include <nanobind/stl/string.h>
+
+#include "bindings.h"
+
+namespace nb = nanobind;
+
+namespace mmaemu::python {
+
+void raise(const Error& error) {
+  if (error.kind == ErrorKind::cancelled) {
+    if (PyErr_Occurred() == nullptr) PyErr_SetNone(PyExc_KeyboardInterrupt);
+    throw nb::python_error();
+  }
+  const std::string name(class_name(error.kind));
+  const nb::object builtins = nb::module_::import_("builtins");
+  const nb::object home =
+      nb::hasattr(builtins, name.c_str()) ? builtins : nb::module_::import_("mmaemu.errors");
+  const nb::object type = home.attr(name.c_str());
+  PyErr_SetString(type.ptr(), error.message.c_str());
+  throw nb::python_error();
+}
+
+FormatId format_named(const std::string& name) {
+  const std::optional<FormatId> id = find_format(name);
+  if (!id) raise({ErrorKind::value_error, "\"" + name + "\" is not a number format"});
+  return *id;
+}
+
+SplitScheme scheme_named(const std::string& name) {
+  const std::optional<SplitScheme> scheme = find_scheme(name);
+  if (!scheme)
+    raise({ErrorKind::value_error,
+           "\"" + name + "\" is not a split scheme; the schemes are none, serial, pairwise and contiguous"});
+  return *scheme;
+}
+
+SplitRequest split_request(nb::handle splitk) {
+  if (splitk.is_none()) return SplitAuto{};
+  if (nb::isinstance<nb::int_>(splitk)) return nb::cast<std::int64_t>(splitk);
+  const auto [S, scheme] = nb::cast<std::pair<std::int64_t, std::string>>(splitk);
+  return SplitK{S, scheme_named(scheme)};
+}
+
+}  // namespace mmaemu::python
+
+NB_MODULE(_native, m) {
+  m.attr("__version__") = MMAEMU_VERSION;
+  mmaemu::python::bind_preset(m);
+  mmaemu::python::bind_platform(m);
+  mmaemu::python::bind_gemm(m);
+  mmaemu::python::bind_call(m);
+}
