@@ -55,6 +55,10 @@ Result<Profile> find_profile(std::string_view name);
 // profile without them, without CUDA, with $MMAEMU_DISABLE_CUDA=1 or on any error. Creates no CUDA context.
 bool matches_device(const Profile& profile, std::optional<int> device = std::nullopt);
 
+// The name of a CUDA device (none: the current one, else device 0); none where there is no such device, no
+// driver, or $MMAEMU_DISABLE_CUDA=1. Creates no CUDA context.
+std::optional<std::string> cuda_device_name(std::optional<int> device = std::nullopt);
+
 enum class WarningKind {
   user,                  // UserWarning
   experimental_preset,   // ExperimentalPresetWarning

@@ -83,6 +83,7 @@ void bind_platform(nb::module_& m) {
   m.def(
       "find_profile", [](const std::string& name) { return value_or_raise(find_profile(name)); }, "name"_a);
   m.def("matches_device", &matches_device, "profile"_a, "device"_a.none());
+  m.def("cuda_device_name", &cuda_device_name, "device"_a.none());
   m.def("maturity_warning", &maturity_warning, "preset"_a);
   m.def(
       "resolve_splitk",

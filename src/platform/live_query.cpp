@@ -363,6 +363,18 @@ LiveQuery& cublaslt_query() {
   return query;
 }
 
+std::optional<std::string> cuda_device_name(std::optional<int> device) {
+  const Result<bool> disabled = environment_flag("MMAEMU_DISABLE_CUDA");
+  if (!disabled.ok() || disabled.value()) return std::nullopt;
+  const Driver& cuda = driver();
+  if (!cuda.usable) return std::nullopt;
+  const std::optional<Device> found = find_device(cuda, device);
+  std::array<char, 256> gpu{};
+  if (!found || cuda.device_get_name(gpu.data(), static_cast<int>(gpu.size()) - 1, *found) != 0)
+    return std::nullopt;
+  return std::string(gpu.data());
+}
+
 bool matches_device(const Profile& profile, std::optional<int> device) {
   const Result<bool> disabled = environment_flag("MMAEMU_DISABLE_CUDA");
   if (!disabled.ok() || disabled.value()) return false;

@@ -1,0 +1,291 @@
+"""The command line: info, selftest, explain.
+
+Exit status: 0 success; 1 a required kernel failed, or the explained call would raise; 2 usage error; 4 nothing
+could be tested or explained.
+"""
+
+from __future__ import annotations
+
+import argparse
+import dataclasses
+import json
+import os
+import platform as host
+import sys
+import tempfile
+from collections.abc import Sequence
+from importlib import metadata
+from typing import Any
+
+from . import _native, backends, plan, platforms, presets, splitk
+
+_OK, _FAILED, _USAGE, _NOTHING = 0, 1, 2, 4
+_ENVIRONMENT = (
+    "MMAEMU_PROFILE",
+    "MMAEMU_BACKEND",
+    "MMAEMU_SPLITK_STRICT",
+    "MMAEMU_DISABLE_CUDA",
+    "MMAEMU_NUM_THREADS",
+    "MMAEMU_LIBCUDA_PATH",
+)
+_DTYPES = {
+    "e4m3": "float8_e4m3fn",
+    "e5m2": "float8_e5m2",
+    "bf16": "bfloat16",
+    "fp16": "float16",
+    "fp32": "float32",
+} | {name: name for name in ("float8_e4m3fn", "float8_e5m2", "bfloat16", "float16", "float32")}
+
+
+class _UsageError(Exception):
+    pass
+
+
+def _paint(text: str, colour: str) -> str:
+    """Text in colour, on a terminal that wants it."""
+    codes = {"green": "32", "red": "31", "yellow": "33", "bold": "1"}
+    if not sys.stdout.isatty() or os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb":
+        return text
+    return f"\x1b[{codes[colour]}m{text}\x1b[0m"
+
+
+def _write_json(path: str, value: dict[str, Any]) -> None:
+    """To a file, as a whole or not at all; "-" is standard output."""
+    text = json.dumps(value, indent=2) + "\n"
+    if path == "-":
+        sys.stdout.write(text)
+        return
+    temporary = None
+    try:
+        folder = os.path.dirname(os.path.abspath(path))
+        with tempfile.NamedTemporaryFile("w", dir=folder, delete=False, encoding="utf-8") as file:
+            temporary = file.name
+            file.write(text)
+        umask = os.umask(0)
+        os.umask(umask)
+        os.chmod(temporary, 0o666 & ~umask)
+        os.replace(temporary, path)
+    except OSError as problem:
+        if temporary is not None and os.path.exists(temporary):
+            os.unlink(temporary)
+        raise _UsageError(f"--json: cannot write {path}: {problem.strerror or problem}") from None
+
+
+def _report(args: argparse.Namespace, value: dict[str, Any], text: str) -> None:
+    if args.json:
+        _write_json(args.json, value)
+    if args.json != "-":
+        print(text)
+
+
+def _version_of(package: str) -> str | None:
+    """The installed version, without importing the package."""
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return None
+
+
+def _table(rows: Sequence[tuple[str, str]]) -> str:
+    width = max(len(label) for label, _ in rows)
+    return "\n".join(f"{label:<{width}}  {text}" for label, text in rows)
+
+
+def _info(args: argparse.Namespace) -> int:
+    gpu = _native.cuda_device_name(args.device)
+    device = "cpu" if args.device is None and gpu is None else f"cuda:{args.device or 0}"
+    status = backends.backends_status(device)
+    profile = platforms.get_profile()
+    value = {
+        "mmaemu": _native.__version__,
+        "python": host.python_version(),
+        "torch": _version_of("torch"),
+        "numpy": _version_of("numpy"),
+        "machine": host.machine(),
+        "processors": len(os.sched_getaffinity(0)),
+        "device": device,
+        "gpu": gpu,
+        "default_profile": profile.name,
+        "profiles": [_jsonable(platforms.get_profile(name)) for name in platforms.list_profiles()],
+        "presets": [_jsonable(presets.lookup(name)) for name in presets.list_presets()],
+        "matching_profiles": [n for n in platforms.list_profiles() if _matches(n, args.device)],
+        "backends": [_jsonable(s) for s in status.values()],
+        "environment": {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
+    }
+    rows = [
+        ("mmaemu", value["mmaemu"]),
+        ("python", f"{value['python']}, torch {value['torch'] or 'not installed'}"),
+        ("machine", f"{value['machine']}, {value['processors']} processors"),
+        ("device", f"{device} ({gpu})" if gpu else f"{device} (no usable CUDA device)"),
+        ("profiles", ", ".join(f"{n} (default)" if n == profile.name else n for n in platforms.list_profiles())),
+        ("this GPU is", ", ".join(value["matching_profiles"]) or "none of the profiles' platforms"),
+        ("presets", ", ".join(presets.list_presets())),
+    ]
+    for s in status.values():
+        rows.append((s.name, _paint("available", "green") + f": {s.reason}" if s.available else f"no: {s.reason}"))
+    rows += list(value["environment"].items())
+    _report(args, value, _table(rows))
+    return _OK
+
+
+def _matches(name: str, device: int | None) -> bool:
+    return platforms.get_profile(name).matches_device(device)
+
+
+def _jsonable(value: Any) -> dict[str, Any]:
+    return dataclasses.asdict(value)
+
+
+def _selftest(args: argparse.Namespace) -> int:
+    results = backends.selftest(args.device, kernels=args.kernels, force=args.force)
+    verdicts = {kernel: [_jsonable(gate) for gate in gates] for kernel, gates in results.items()}
+    rows = [
+        (kernel, f"{_paint('passed', 'green') if gate.passed else _paint('FAILED', 'red')} {gate.name} {gate.reason}")
+        for kernel, gates in results.items()
+        for gate in gates
+    ]
+    if not rows:
+        device = f"cuda:{args.device or 0}"
+        reasons = {s.reason for s in backends.backends_status(device).values() if not s.available}
+        rows = [("selftest", f"nothing could be tested on {device}: {'; '.join(sorted(reasons))}")]
+    _report(args, {"kernels": verdicts}, _table(rows))
+    if not results:
+        return _NOTHING
+    return _OK if all(gate.passed for gates in results.values() for gate in gates) else _FAILED
+
+
+def _split(text: str) -> Any:
+    if text == "auto":
+        return "auto"
+    parts = text.split(",")
+    try:
+        S = int(parts[0])
+    except ValueError:
+        parts = []
+    if len(parts) == 1:
+        return S
+    if len(parts) == 2:
+        return (S, parts[1])
+    raise argparse.ArgumentTypeError(f"{text!r} is not auto, 1, or S,contiguous, S,serial or S,pairwise")
+
+
+def _size(text: str) -> int:
+    try:
+        size = int(text)
+    except ValueError:
+        size = -1
+    if not 0 <= size < 2**63:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a size: an integer of at least 0")
+    return size
+
+
+def _device(text: str) -> str:
+    if text == "auto":
+        return text
+    try:
+        return backends.device_name(text)
+    except ValueError as problem:
+        raise argparse.ArgumentTypeError(str(problem)) from None
+
+
+def _index(text: str) -> int:
+    if not text.isdecimal() or int(text) >= 2**31:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a CUDA device index")
+    return int(text)
+
+
+def _explain(args: argparse.Namespace) -> int:
+    device = args.device
+    if device == "auto":
+        device = "cpu" if _native.cuda_device_name(None) is None else "cuda:0"
+    if device != "cpu" and _native.cuda_device_name(int(device[5:])) is None:
+        reason = f"explain is unavailable on {device}: there is no usable CUDA device of that index; try --device cpu"
+        _report(args, {"error": reason}, reason)
+        return _NOTHING
+
+    def described(dtype: str, shape: list[int], strides: list[int]) -> _native.TensorDesc:
+        return _native.TensorDesc(_DTYPES[dtype], shape, strides, 0, device, False)
+
+    scalar = described("fp32", [], [])
+    try:
+        profile = platforms.get_profile(args.profile)
+        native = _native.plan_scaled_mm(
+            described(args.a, [args.M, args.K], [args.K, 1]),
+            described(args.b, [args.K, args.N], [1, args.K]),
+            scalar,
+            scalar,
+            None,
+            None if args.scale_result is None else scalar,
+            None if args.out is None else _DTYPES[args.out],
+            args.fast,
+            None,
+            platforms.to_native(profile),
+            splitk.split_argument(args.splitk),
+            args.backend,
+            False,
+        )
+        result = plan.summarize(native, profile)
+    except (KeyError, ValueError) as problem:
+        result = plan.CallPlan(validation=(type(problem).__name__, str(problem.args[0])))
+    arguments = ("M", "N", "K", "a", "b", "out", "fast", "scale_a", "scale_b", "scale_result", "splitk", "backend")
+    call = {name: getattr(args, name) for name in arguments} | {"profile": result.profile, "device": device}
+    text = str(result)
+    valid = result.validation == "ok"
+    text = text.replace("validation  ", "validation  " + ("" if valid else _paint("would raise ", "red")), 1)
+    if valid:
+        text = text.replace("validation  ok", "validation  " + _paint("ok", "green"), 1)
+    _report(args, {"call": call, "plan": _jsonable(result)}, text)
+    return _OK if valid else _FAILED
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser(
+        prog="python -m mmaemu", description="The exact bits of FP8 tensor-core matrix products."
+    )
+    parser.add_argument("--version", action="version", version=f"mmaemu {_native.__version__}")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="info | selftest | explain")
+
+    def command(name: str, run: Any, text: str) -> argparse.ArgumentParser:
+        sub = commands.add_parser(name, help=text, description=text)
+        sub.set_defaults(run=run)
+        sub.add_argument("--json", metavar="PATH", help="also write the result as JSON; - for standard output alone")
+        return sub
+
+    info = command("info", _info, "Versions, profiles, presets and backends.")
+    info.add_argument("--device", type=_index, metavar="N", help="CUDA device index")
+
+    selftest = command("selftest", _selftest, "Run the gates of the CUDA kernels.")
+    selftest.add_argument("--device", type=_index, metavar="N", help="CUDA device index")
+    selftest.add_argument("--kernels", default="all", metavar="all|v1,v4,...", help="which kernels")
+    selftest.add_argument("--force", action="store_true", help="run the gates again, whatever the cache says")
+
+    explain = command("explain", _explain, "What scaled_mm would do for an M x N x K call, and why.")
+    for name in ("M", "N", "K"):
+        explain.add_argument(name, type=_size)
+    explain.add_argument("--a", choices=("e4m3", "e5m2"), default="e4m3", help="format of input")
+    explain.add_argument("--b", choices=("e4m3", "e5m2"), default="e4m3", help="format of mat2")
+    explain.add_argument("--out", choices=tuple(_DTYPES), metavar="DTYPE", help="out_dtype; default: that of input")
+    explain.add_argument("--fast", action="store_true", help="use_fast_accum=True")
+    for name in ("--scale-a", "--scale-b", "--scale-result"):
+        default = None if name == "--scale-result" else 1.0
+        explain.add_argument(name, type=float, default=default, metavar="X", help="changes the result, not the plan")
+    explain.add_argument("--profile", metavar="NAME", help="default: $MMAEMU_PROFILE or hopper")
+    explain.add_argument(
+        "--splitk", type=_split, default="auto", metavar="auto|1|S,SCHEME", help="contiguous, serial or pairwise"
+    )
+    explain.add_argument("--backend", default="auto", metavar="NAME")
+    explain.add_argument("--device", type=_device, default="auto", metavar="auto|cpu|cuda|cuda:N")
+    return parser
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs one command and returns the exit status."""
+    args = _parser().parse_args(argv)
+    try:
+        return args.run(args)
+    except (_UsageError, KeyError, ValueError) as problem:  # the latter two: the environment or an option
+        print(f"python -m mmaemu {args.command}: error: {problem.args[0]}", file=sys.stderr)
+        return _USAGE
+    except BrokenPipeError:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return _OK
