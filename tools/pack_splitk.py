@@ -178,9 +178,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("recorded", type=Path, help="folder with the .npz and .json files")
     parser.add_argument("output", type=Path, help="folder for the .bin files")
-    parser.add_argument(
-        "--check", action="store_true", help="write nothing; fail on a .bin that is not current"
-    )
+    parser.add_argument("--check", action="store_true", help="write nothing; fail on a .bin that is not current")
     arguments = parser.parse_args()
     stale = False
     for name in NAMES:

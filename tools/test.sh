@@ -1,0 +1,58 @@
+#!/usr/bin/env bash
+# Installs what is missing, builds from clean and runs every suite. Prints the time of each and which were not run.
+source "$(dirname "$0")/setup.sh"
+
+summary=()
+# suite NAME COMMAND...: runs it; the first failing suite ends the run.
+suite() {
+  local name=$1 begin=$SECONDS
+  shift
+  printf '\n== suite: %s\n' "$name"
+  "$@"
+  summary+=("$(printf '%5d s  %s' $((SECONDS - begin)) "$name")")
+}
+not_run() { summary+=("not run  $1"); }
+
+install() {
+  need_packages g++ cmake ninja-build pkg-config clang-format python3-venv \
+    libgtest-dev nlohmann-json3-dev libzip-dev
+  rm -rf build/release build/sanitize build/python
+  environment .venv "$(find_python 3.11 3.12 3.13)" 2.7.1 pytest hypothesis ruff
+}
+
+style() {
+  git ls-files -z '*.h' '*.cpp' '*.S' | grep -zv '\.S$' | xargs -0 clang-format --dry-run -Werror
+  .venv/bin/ruff format --check .
+  .venv/bin/ruff check .
+  .venv/bin/python tools/pack_splitk.py data/splitk/recorded data/splitk --check
+}
+
+cpp() {
+  cmake --preset "$1" >/dev/null
+  cmake --build --preset "$1"
+  ctest --preset "$1"
+}
+
+# python_tests TORCH VERSION...: the Python tests with a torch version, on the first interpreter found.
+python_tests() {
+  local torch=$1 python folder=build/venv-$1
+  shift
+  if ! python=$(find_python "$@"); then
+    not_run "Python tests, torch $torch: none of Python $* found"
+    return
+  fi
+  environment "$folder" "$python" "$torch" pytest hypothesis
+  "$folder/bin/python" -m pytest -q
+}
+
+suite "packages, torch 2.7.1, build of the Python package" install
+suite "style and generated data" style
+suite "C++ tests, optimised" cpp release
+suite "C++ tests, under sanitizers" cpp sanitize
+suite "Python tests, torch 2.7.1" .venv/bin/python -m pytest -q
+suite "Python tests, torch 2.6.0" python_tests 2.6.0 3.10 3.11 3.12 3.13
+suite "Python tests, torch 2.15.0" python_tests 2.15.0 3.13 3.12 3.11
+suite "example" .venv/bin/python examples/evo2_projection.py --tokens 64
+
+printf '\nEvery suite passed:\n'
+printf '%s\n' "${summary[@]}"
