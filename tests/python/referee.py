@@ -6,6 +6,7 @@ and out as plain ints (bit patterns). It is meant to be read beside the contract
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import math
 from fractions import Fraction
@@ -18,7 +19,8 @@ INF = math.inf
 # Section 1: formats
 
 
-class Format(NamedTuple):
+@dataclasses.dataclass(frozen=True, eq=False)  # compared by identity, which keeps the tables below cheap
+class Format:
     """Section 1. An ieee format has infinities in its top exponent field; the other has one NaN per sign there."""
 
     bits: int
@@ -166,9 +168,15 @@ PRESETS = {
 
 
 @functools.lru_cache(maxsize=1 << 18)
+def code_product(a: int, fmt_a: Format, b: int, fmt_b: Format) -> Fraction | float:
+    """a*b, not rounded; with IEEE's rules where a or b is not finite."""
+    return exact_product(decode(a, fmt_a), decode(b, fmt_b))
+
+
+@functools.lru_cache(maxsize=1 << 18)
 def term(a: int, fmt_a: Format, b: int, fmt_b: Format) -> tuple[Fraction, int] | None:
-    """Section 2: the product a*b and its exponent e(a)+e(b); None for a zero product, which has no exponent."""
-    product = decode(a, fmt_a) * decode(b, fmt_b)
+    """Section 2: a finite product and its exponent e(a)+e(b); None for a zero product, which has no exponent."""
+    product = code_product(a, fmt_a, b, fmt_b)
     if product == 0:
         return None
     return product, operand_exponent(a, fmt_a) + operand_exponent(b, fmt_b)
@@ -176,9 +184,10 @@ def term(a: int, fmt_a: Format, b: int, fmt_b: Format) -> tuple[Fraction, int] |
 
 def scaled_trunc(x: Fraction, n: int) -> int:
     """trunc(x * 2^n), toward zero, without building 2^n where n is far below zero."""
-    magnitude = abs(x.numerator)
-    kept = (magnitude << n) // x.denominator if n >= 0 else (magnitude // x.denominator) >> -n
-    return -kept if x < 0 else kept
+    numerator, denominator = x.as_integer_ratio()
+    magnitude = abs(numerator)
+    kept = (magnitude << n) // denominator if n >= 0 else (magnitude // denominator) >> -n
+    return -kept if numerator < 0 else kept
 
 
 def block_step(a: list[int], fmt_a: Format, b: list[int], fmt_b: Format, c: int, preset: Preset) -> int:
@@ -218,13 +227,11 @@ def chain(a: list[int], fmt_a: Format, b: list[int], fmt_b: Format, c: int, pres
 
 def non_finite_sum(a: list[int], fmt_a: Format, b: list[int], fmt_b: Format, c: int = 0) -> int | None:
     """Section 4: the IEEE value of c + sum_k a_k b_k as fp32 where it is not finite, else None."""
-    seen = [decode(c, FP32)]
-    seen += [exact_product(decode(x, fmt_a), decode(y, fmt_b)) for x, y in zip(a, b, strict=True)]
-    if all(is_finite(x) for x in seen):
+    numbers = [code_product(x, fmt_a, y, fmt_b) for x, y in zip(a, b, strict=True)]
+    special = [x for x in [decode(c, FP32), *numbers] if not is_finite(x)]
+    if not special:
         return None
-    if any(x != x for x in seen) or (INF in seen and -INF in seen):
-        return FP32.canonical_nan
-    return encode(INF if INF in seen else -INF, FP32)
+    return encode(sum(special), FP32)  # inf + inf = inf, inf - inf = nan, and NaN stays
 
 
 def dot(a: list[int], fmt_a: str, b: list[int], fmt_b: str, c: int, preset: Preset) -> int:
