@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+
 import referee
 
 GOLDEN = Path(__file__).parent.parent / "data" / "golden"
