@@ -135,6 +135,7 @@ def exact_product(p: Fraction | float, q: Fraction | float) -> Fraction | float:
     return INF if (p > 0) == (q > 0) else -INF
 
 
+@functools.lru_cache(maxsize=1 << 10)
 def multiply32(x: int, y: int) -> int:
     """RN32(x * y), IEEE: the sign is the product of the signs, of a zero too."""
     product = exact_product(decode(x, FP32), decode(y, FP32))

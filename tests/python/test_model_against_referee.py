@@ -103,7 +103,7 @@ def to_preset(numbers: referee.Preset) -> mmaemu.Preset:
 @st.composite
 def chains(draw):
     """Rows of a and b of the same shape, a start for each row."""
-    drawn = draw(draws.operands(st.one_of(st.just(0), draws.DEPTHS), max_rows=3))
+    drawn = draw(draws.operands(draws.DEPTHS, max_rows=3))
     count = len(drawn.a_row)
     places = [place % len(drawn.b) for place in draw(st.binary(min_size=count, max_size=count))]
     starts = draw(st.none() | st.lists(draws.STARTS, min_size=count, max_size=count))
@@ -222,7 +222,7 @@ def calls(draw, platform, max_rows=9):
     refused = "float8_e5m2" if (drawn.fmt_a, drawn.fmt_b) == ("e4m3", "e4m3") else None
     out_dtype = draw(st.sampled_from([name for name in OUT_DTYPES if name != refused]))
     how = draw(accumulations(SCHEMES.get(platform, []), fast_only=platform not in SCHEMES))
-    return drawn, how, out_dtype, draw(draws.SCALES), draw(draws.SCALES), draw(st.none() | draws.SCALES)
+    return drawn, how, out_dtype, *draw(draws.scale_pairs()), draw(draws.RESULT_SCALES)
 
 
 def check_scaled_mm(call, profile, numbers):
