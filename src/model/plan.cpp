@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <array>
 
+#include "base/memory.h"
+
 namespace mmaemu {
 namespace {
 
@@ -47,7 +49,7 @@ std::optional<SplitScheme> find_scheme(std::string_view name) {
   return static_cast<SplitScheme>(at - kSchemeNames.begin());
 }
 
-Status validate(const SplitK& split) {
+Status validate(const SplitK& split) try {
   const std::string found =
       "SplitK(S=" + std::to_string(split.S) + ", scheme=\"" + std::string(name(split.scheme)) + "\")";
   if (split.S < 1) return Error{ErrorKind::value_error, found + ": S must be an integer >= 1"};
@@ -58,10 +60,12 @@ Status validate(const SplitK& split) {
                                              ": S > 1 needs scheme \"serial\" or \"pairwise\" (ada profiles) "
                                              "or \"contiguous\" (hopper profiles)"};
   return {};
+} catch (...) {
+  return out_of_memory();
 }
 
 Result<AccumulationPlan> AccumulationPlan::make(const Preset& preset, std::int64_t depth, bool fast,
-                                                SplitK split) {
+                                                SplitK split) try {
   if (Status s = mmaemu::validate(preset); !s.ok()) return s.error();
   if (Status s = mmaemu::validate(split); !s.ok()) return s.error();
   if (depth < 0)
@@ -87,10 +91,14 @@ Result<AccumulationPlan> AccumulationPlan::make(const Preset& preset, std::int64
     plan.partials_ = std::min(split.S, ceil_div(depth, kInterleavedTile));
   } else {
     plan.chunk_ = *preset.slow_chunk;
-    plan.per_split_ = ceil_div(ceil_div(depth, kContiguousTile), split.S) * kContiguousTile;
+    const std::int64_t tiles = ceil_div(ceil_div(depth, kContiguousTile), split.S);
+    // A split longer than K may be too long for the product.
+    plan.per_split_ = tiles > depth / kContiguousTile ? depth : tiles * kContiguousTile;
     plan.partials_ = depth > 0 ? ceil_div(depth, plan.per_split_) : 0;
   }
   return plan;
+} catch (...) {
+  return out_of_memory();
 }
 
 std::int64_t AccumulationPlan::owned(std::int64_t partial) const {
@@ -99,7 +107,8 @@ std::int64_t AccumulationPlan::owned(std::int64_t partial) const {
   const std::int64_t tiles = ceil_div(depth_, kInterleavedTile);
   const std::int64_t own = ceil_div(tiles - partial, split_.S);
   const bool owns_last = (tiles - 1 - partial) % split_.S == 0;
-  return own * kInterleavedTile - (owns_last ? tiles * kInterleavedTile - depth_ : 0);
+  const std::int64_t padding = (kInterleavedTile - depth_ % kInterleavedTile) % kInterleavedTile;
+  return own * kInterleavedTile - (owns_last ? padding : 0);
 }
 
 std::int64_t AccumulationPlan::chains(std::int64_t partial) const {

@@ -339,12 +339,13 @@ Bits with_epilogue(const Bits& accumulators, const Call& call) {
   const Format& f = format(find_format(call.out_dtype.value()).value());
   const auto item_size = static_cast<std::size_t>(f.bytes());
   const std::size_t count = accumulators.bytes.size() / accumulators.item_size;
-  const float* scale_result = call.scale_result ? &call.scale_result->value : nullptr;
+  const std::optional<float> scale_result =
+      call.scale_result ? std::optional(call.scale_result->value) : std::nullopt;
   Bits result{accumulators.shape, item_size, std::vector<std::byte>(count * item_size)};
   for (std::size_t i = 0; i < count; ++i) {
     const auto accumulator = std::bit_cast<float>(item(accumulators.bytes.data(), accumulators.item_size, i));
     const std::uint32_t code =
-        epilogue_code(f, accumulator, call.scale_a.value, call.scale_b.value, scale_result);
+        referee::epilogue_code(f, accumulator, call.scale_a.value, call.scale_b.value, scale_result);
     std::memcpy(&result.bytes[i * item_size], &code, item_size);
   }
   return result;
@@ -436,7 +437,7 @@ Result<std::vector<float>> run_dot(const Target& target, const DotOperands& oper
 std::vector<std::uint8_t> encode_exact(const NpzArray& values, const Format& f) {
   std::map<std::uint32_t, std::uint8_t> codes;
   for (std::uint32_t code = 0; code < 256; ++code)
-    codes.emplace(std::bit_cast<std::uint32_t>(static_cast<float>(value_of(f, code))),
+    codes.emplace(std::bit_cast<std::uint32_t>(static_cast<float>(referee::value_of(f, code))),
                   static_cast<std::uint8_t>(code));
   std::vector<std::uint8_t> encoded;
   for (const std::uint32_t bits : values.as<std::uint32_t>()) {

@@ -24,6 +24,7 @@ struct Target {
       dot;
 };
 
+// The entry points first, whatever engine they choose.
 const std::vector<Target>& targets();
 
 // What GoogleTest calls a target in a parameterised test.
