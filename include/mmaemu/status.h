@@ -1,5 +1,5 @@
-// Errors as values. No function of the library throws or aborts on bad input: it returns an Error whose kind
-// the Python package maps one to one onto its exception classes.
+// Errors as values. No function of the library throws or aborts on bad input, nor does one that can return an
+// Error on exhausted memory. The Python package maps the kinds one to one onto its exception classes.
 #pragma once
 
 #include <optional>

@@ -7,6 +7,7 @@
 #include <limits>
 #include <new>
 
+#include "base/memory.h"
 #include "base/parallel.h"
 #include "model/model.h"
 
@@ -114,25 +115,29 @@ Status run_gemm(const OperandView& a, const OperandView& b, const Accumulation& 
 }  // namespace
 
 Status accumulate(const OperandView& a, const OperandView& b, const Accumulation& how, const ResultView& out,
-                  const Execution& execution) {
+                  const Execution& execution) try {
   if (out.format != FormatId::float32)
     return Error{ErrorKind::value_error,
                  "out: an accumulator is float32, not " + std::string(format(out.format).name)};
   return run_gemm(a, b, how, out, execution, [](std::uint32_t acc) { return acc; });
+} catch (...) {
+  return out_of_memory();
 }
 
 Status scaled_mm(const OperandView& a, const OperandView& b, const Accumulation& how,
-                 const Epilogue& epilogue, const ResultView& out, const Execution& execution) {
+                 const Epilogue& epilogue, const ResultView& out, const Execution& execution) try {
   const Format& f = format(out.format);
   // K = 0 is not computed by cuBLAS: torch zeroes the result, whatever the scales (r6.zero_dims).
   const bool nothing = a.depth == 0;
   return run_gemm(a, b, how, out, execution, [&, nothing](std::uint32_t acc) {
     return nothing ? 0U : model::apply_epilogue(acc, epilogue, f);
   });
+} catch (...) {
+  return out_of_memory();
 }
 
 Status dot(const OperandView& a, const OperandView& b, const float* c, const Preset& preset, float* d,
-           const Execution& execution) {
+           const Execution& execution) try {
   if (Status s = validate(preset); !s.ok()) return s;
   if (Status s = check_product(a, b); !s.ok()) return s;
   if (a.rows != b.rows)
@@ -143,6 +148,8 @@ Status dot(const OperandView& a, const OperandView& b, const float* c, const Pre
     const std::uint32_t start = c == nullptr ? 0 : std::bit_cast<std::uint32_t>(c[r]);
     d[r] = std::bit_cast<float>(model::dot(a, b, r, start, preset));
   });
+} catch (...) {
+  return out_of_memory();
 }
 
 bool flush_to_zero_active() {

@@ -6,6 +6,7 @@
 
 #include "mmaemu/call.h"
 
+#include "base/memory.h"
 #include "call/backend.h"
 
 namespace mmaemu {
@@ -446,13 +447,22 @@ std::optional<Error> accumulate_checks(const AccumulateCall& call, CallPlan& pla
   return std::nullopt;
 }
 
-}  // namespace
-
-CallPlan plan_scaled_mm(const ScaledMmCall& call) {
-  return ScaledMmPlanner(call).run();
+CallPlan failed(Error error) {
+  CallPlan plan;
+  plan.error = std::move(error);
+  return plan;
 }
 
-CallPlan plan_accumulate(const AccumulateCall& call) {
+}  // namespace
+
+CallPlan plan_scaled_mm(const ScaledMmCall& call) try {
+  ScaledMmPlanner planner(call);
+  return planner.run();
+} catch (...) {
+  return failed(out_of_memory());
+}
+
+CallPlan plan_accumulate(const AccumulateCall& call) try {
   CallPlan plan;
   plan.out_dtype = "float32";
   plan.error = accumulate_checks(call, plan);
@@ -475,6 +485,8 @@ CallPlan plan_accumulate(const AccumulateCall& call) {
           .strict = std::nullopt},
          call.profile, call.splitk, call.backend, call.a.device);
   return plan;
+} catch (...) {
+  return failed(out_of_memory());
 }
 
 }  // namespace mmaemu

@@ -5,6 +5,8 @@
 #include <array>
 #include <cctype>
 
+#include "base/memory.h"
+
 namespace mmaemu {
 namespace {
 
@@ -28,7 +30,7 @@ std::string lower(std::string_view text) {
 
 }  // namespace
 
-Status validate(const Preset& p) {
+Status validate(const Preset& p) try {
   if (p.nfma < 1) return out_of_range("nfma", std::to_string(p.nfma), "at least 1");
   if (p.frac < 1 || p.frac > 40) return out_of_range("frac", std::to_string(p.frac), "in 1..40");
   if (p.frac_out < 1 || p.frac_out > 23)
@@ -36,6 +38,8 @@ Status validate(const Preset& p) {
   if (p.slow_chunk && *p.slow_chunk < 1)
     return out_of_range("slow_chunk", std::to_string(*p.slow_chunk), "None or at least 1");
   return {};
+} catch (...) {
+  return out_of_memory();
 }
 
 const std::vector<Preset>& shipped_presets() {
@@ -77,7 +81,7 @@ const std::vector<Preset>& shipped_presets() {
   return presets;
 }
 
-Result<Preset> find_preset(std::string_view name) {
+Result<Preset> find_preset(std::string_view name) try {
   const std::string_view wanted = name == kBlackwellAlias ? "b200_mma_sync" : name;
   for (const Preset& p : shipped_presets())
     if (p.name == wanted) return p;
@@ -90,6 +94,8 @@ Result<Preset> find_preset(std::string_view name) {
   for (const Preset& p : shipped_presets()) known += p.name + ", ";
   return Error{ErrorKind::key_error, "unknown preset \"" + std::string(name) + "\"; the presets are " +
                                          known + "and the alias " + std::string(kBlackwellAlias)};
+} catch (...) {
+  return out_of_memory();
 }
 
 }  // namespace mmaemu

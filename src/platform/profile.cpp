@@ -1,9 +1,11 @@
 // The shipped profiles, as rows. What a profile's table says is in data/splitk; a preset's numbers are in
 // preset.h.
+#include <algorithm>
 #include <array>
 
 #include "mmaemu/platform.h"
 
+#include "base/memory.h"
 #include "platform/environment.h"
 
 namespace mmaemu {
@@ -63,7 +65,7 @@ Rejection e4m3_to_e5m2() {
 Profile make_profile(const Row& row) {
   Profile profile;
   profile.name = row.name;
-  profile.preset = find_preset(row.preset).value();
+  profile.preset = *std::ranges::find(shipped_presets(), row.preset, &Preset::name);
   profile.capability = row.capability;
   profile.caller = row.caller;
   profile.workspace_bytes = row.workspace_bytes;
@@ -92,7 +94,7 @@ const std::vector<Profile>& shipped_profiles() {
   return profiles;
 }
 
-Result<Profile> find_profile(std::string_view name) {
+Result<Profile> find_profile(std::string_view name) try {
   const std::string from_environment = name.empty() ? environment_text("MMAEMU_PROFILE") : std::string();
   const std::string_view wanted = !name.empty()              ? name
                                   : from_environment.empty() ? kDefaultProfile
@@ -105,6 +107,8 @@ Result<Profile> find_profile(std::string_view name) {
   return Error{ErrorKind::key_error, "unknown profile \"" + std::string(wanted) + "\"" +
                                          (name.empty() ? " in MMAEMU_PROFILE" : "") +
                                          "; known profiles: " + known};
+} catch (...) {
+  return out_of_memory();
 }
 
 }  // namespace mmaemu

@@ -7,6 +7,7 @@
 
 #include "mmaemu/formats.h"
 
+#include "base/memory.h"
 #include "platform/embedded_tables.h"
 #include "platform/environment.h"
 
@@ -273,8 +274,10 @@ Result<SplitResolution> resolve_splitk(const SplitQuery& query, const Profile& p
 }
 
 Result<SplitResolution> resolve_splitk(const SplitQuery& query, const Profile& profile,
-                                       const SplitRequest& request) {
+                                       const SplitRequest& request) try {
   return resolve_splitk(query, profile, request, SplitEvidence{embedded_table, &cublaslt_query()});
+} catch (...) {
+  return out_of_memory();
 }
 
 }  // namespace mmaemu
