@@ -14,6 +14,7 @@ enum class SplitScheme : std::uint8_t { none, serial, pairwise, contiguous };
 
 std::string_view name(SplitScheme scheme);
 std::optional<SplitScheme> find_scheme(std::string_view name);
+Result<SplitScheme> parse_scheme(const std::string& name);  // ValueError with the known names
 
 // An explicit split of K in S parts. S = 1 goes with scheme none, S > 1 with one of the others.
 struct SplitK {

@@ -90,9 +90,14 @@ struct SplitDecision {
   friend bool operator==(const SplitDecision&, const SplitDecision&) = default;
 };
 
-// What the caller asked for: nothing ("auto"), a bare integer (only 1 is unambiguous), or an S with a scheme.
+// What the caller asked for: nothing ("auto"), a bare integer (only 1 is unambiguous), or an S with a scheme,
+// which may be one that a user wrote and nothing has looked at yet.
 struct SplitAuto {};
-using SplitRequest = std::variant<SplitAuto, std::int64_t, SplitK>;
+struct SplitAsWritten {
+  std::int64_t S = 1;
+  std::string scheme;
+};
+using SplitRequest = std::variant<SplitAuto, std::int64_t, SplitK, SplitAsWritten>;
 
 struct SplitQuery {
   std::int64_t M = 0;

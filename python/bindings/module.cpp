@@ -29,18 +29,14 @@ FormatId format_named(const std::string& name) {
 }
 
 SplitScheme scheme_named(const std::string& name) {
-  const std::optional<SplitScheme> scheme = find_scheme(name);
-  if (!scheme)
-    raise({ErrorKind::value_error,
-           "\"" + name + "\" is not a split scheme; the schemes are none, serial, pairwise and contiguous"});
-  return *scheme;
+  return value_or_raise(parse_scheme(name));
 }
 
 SplitRequest split_request(nb::handle splitk) {
   if (splitk.is_none()) return SplitAuto{};
   if (nb::isinstance<nb::int_>(splitk)) return nb::cast<std::int64_t>(splitk);
-  const auto [S, scheme] = nb::cast<std::pair<std::int64_t, std::string>>(splitk);
-  return SplitK{S, scheme_named(scheme)};
+  auto [S, scheme] = nb::cast<std::pair<std::int64_t, std::string>>(splitk);
+  return SplitAsWritten{S, std::move(scheme)};
 }
 
 }  // namespace mmaemu::python

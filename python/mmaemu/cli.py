@@ -226,7 +226,7 @@ def _explain(args: argparse.Namespace) -> int:
         )
         result = plan.summarize(native, profile)
     except (KeyError, ValueError) as problem:
-        result = plan.CallPlan(validation=(type(problem).__name__, str(problem.args[0])))
+        result = plan.refused(problem, args.profile)
     arguments = ("M", "N", "K", "a", "b", "out", "fast", "scale_a", "scale_b", "scale_result", "splitk", "backend")
     call = {name: getattr(args, name) for name in arguments} | {"profile": result.profile, "device": device}
     text = str(result)

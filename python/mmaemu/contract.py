@@ -31,7 +31,7 @@ def check_float_environment() -> None:
 
 @dataclasses.dataclass
 class Call:
-    """One call of scaled_mm. Construction checks the argument types (TypeError) and nothing else."""
+    """One call of scaled_mm. Construction checks the argument types (TypeError), then the profile's name (KeyError)."""
 
     input: Any
     mat2: Any
@@ -42,7 +42,7 @@ class Call:
     out_dtype: Any
     use_fast_accum: Any
     out: Any
-    profile: Profile
+    profile: Any
     splitk: Any
     backend: Any
 
@@ -60,6 +60,7 @@ class Call:
             self._refuse("use_fast_accum", "bool")
         self.splitk = split_argument(self.splitk)
         self.backend = backend_argument("scaled_mm", self.backend)
+        self.profile = platforms.get_profile(self.profile)
 
     def _refuse(self, name: str, needed: str) -> None:
         found = _arrays.kind_name(getattr(self, name))
@@ -101,9 +102,9 @@ class Call:
 
 
 def plan_accumulate(
-    a: Any, b: Any, use_fast_accum: Any, profile: Profile, splitk: Any, backend: Any, out_dtype_for_split: Any
-) -> _native.CallPlan:
-    """The native plan of an accumulate call whose operands are two tensors or two arrays."""
+    a: Any, b: Any, use_fast_accum: Any, profile: Any, splitk: Any, backend: Any, out_dtype_for_split: Any
+) -> tuple[_native.CallPlan, Profile]:
+    """The native plan of an accumulate call whose operands are two tensors or two arrays, and its profile."""
     grad_mode = False
     if not is_bool(use_fast_accum):
         raise TypeError(f"accumulate(): use_fast_accum must be a bool, not {_arrays.kind_name(use_fast_accum)}")
@@ -114,13 +115,18 @@ def plan_accumulate(
         if not isinstance(out_dtype_for_split, torch.dtype):
             found = _arrays.kind_name(out_dtype_for_split)
             raise TypeError(f"accumulate(): out_dtype_for_split must be a torch.dtype, not {found}")
-    return _native.plan_accumulate(
+    out_dtype = dtype_name("out_dtype_for_split", out_dtype_for_split)
+    split = split_argument(splitk)
+    backend = backend_argument("accumulate", backend)
+    chosen = platforms.get_profile(profile)
+    plan = _native.plan_accumulate(
         _arrays.describe("a", a),
         _arrays.describe("b", b),
         bool(use_fast_accum),
-        platforms.to_native(profile),
-        split_argument(splitk),
-        backend_argument("accumulate", backend),
-        dtype_name("out_dtype_for_split", out_dtype_for_split),
+        platforms.to_native(chosen),
+        split,
+        backend,
+        out_dtype,
         grad_mode,
     )
+    return plan, chosen

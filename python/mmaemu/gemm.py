@@ -61,7 +61,7 @@ def scaled_mm(
         out_dtype,
         use_fast_accum,
         out,
-        platforms.get_profile(profile),
+        profile,
         splitk,
         backend,
     )
@@ -141,8 +141,7 @@ def accumulate(
         )
     if out_dtype_for_split is _FLOAT32:
         out_dtype_for_split = "float32" if arrays else _torch_float32()
-    chosen = platforms.get_profile(profile)
-    plan = contract.plan_accumulate(a, b, use_fast_accum, chosen, splitk, backend, out_dtype_for_split)
+    plan, chosen = contract.plan_accumulate(a, b, use_fast_accum, profile, splitk, backend, out_dtype_for_split)
     _emit.emit(plan.warnings)
     plan.raise_error()
     if not plan.zero_size:

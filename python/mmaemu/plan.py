@@ -58,19 +58,27 @@ class CallPlan:
         return f"<table>{cells}</table>"
 
 
+def refused(error: Exception, profile: Any) -> CallPlan:
+    """The CallPlan of a call that raises `error`; its platform is left out where `profile` names none."""
+    message = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
+    validation = (type(error).__name__, message)
+    try:
+        return _on_platform(platforms.get_profile(profile), validation)
+    except (KeyError, TypeError):
+        return CallPlan(validation)
+
+
+def _on_platform(profile: Profile, validation: str | tuple[str, str]) -> CallPlan:
+    preset = platforms.to_native(profile).preset
+    return CallPlan(validation, profile.name, preset.name, preset.maturity)
+
+
 def summarize(native: _native.CallPlan, profile: Profile) -> CallPlan:
     """The CallPlan of a native plan."""
-    preset = platforms.to_native(profile).preset
-    plan = CallPlan(
-        validation=native.error or "ok",
-        profile=profile.name,
-        preset=preset.name,
-        preset_maturity=preset.maturity,
-    )
     if native.error:
-        return plan
+        return _on_platform(profile, native.error)
     return dataclasses.replace(
-        plan,
+        _on_platform(profile, "ok"),
         split=None if native.split is None else to_decision(native.split),
         backend=native.backend,
         fallbacks=list(native.fallbacks),
@@ -98,11 +106,7 @@ def explain(
 
     Takes scaled_mm's arguments. Never raises for an invalid call: CallPlan.validation holds the error.
     """
-    plan = CallPlan()
     try:
-        chosen = platforms.get_profile(profile)
-        preset = platforms.to_native(chosen).preset
-        plan = CallPlan(profile=chosen.name, preset=preset.name, preset_maturity=preset.maturity)
         call = contract.Call(
             input,
             mat2,
@@ -113,16 +117,14 @@ def explain(
             out_dtype,
             use_fast_accum,
             out,
-            chosen,
+            profile,
             splitk,
             backend,
         )
         native = call.plan()
-        plan = summarize(native, chosen)
+        plan = summarize(native, call.profile)
         if plan.validation == "ok":
             call.check_runnable(native)
     except (MmaemuError, TypeError, ValueError, KeyError) as error:
-        message = str(error.args[0]) if isinstance(error, KeyError) and error.args else str(error)
-        failed = dataclasses.replace(plan, validation=(type(error).__name__, message))
-        return dataclasses.replace(failed, split=None, backend="", fallbacks=[], warnings=[])
+        return refused(error, profile)
     return plan

@@ -43,13 +43,8 @@ Result<std::string> no_cuda_reason(const std::string& device) {
 
 }  // namespace
 
-Status check_backend_name(const std::string& name) {
-  if (known(name)) return {};
-  return unknown_backend("backend=", name);
-}
-
 Result<BackendChoice> choose_backend(const std::string& name, const std::string& device) {
-  if (Status s = check_backend_name(name); !s.ok()) return s.error();
+  if (!known(name)) return unknown_backend("backend=", name);
   std::string wanted = name;
   if (wanted == kAuto) {
     const std::string from_environment = environment_text("MMAEMU_BACKEND");

@@ -15,12 +15,9 @@ struct BackendChoice {
   std::vector<Warning> warnings;
 };
 
-// ValueError unless `name` is one of the backends; names the known ones.
-Status check_backend_name(const std::string& name);
-
 // The backend that `name` means on a device; "auto" is $MMAEMU_BACKEND where it is set.
-// BackendUnavailableError where an explicitly named one cannot serve; ValueError for an unknown name in the
-// environment.
+// BackendUnavailableError where an explicitly named one cannot serve; ValueError for an unknown name, with
+// the known ones.
 Result<BackendChoice> choose_backend(const std::string& name, const std::string& device);
 
 }  // namespace mmaemu

@@ -171,7 +171,6 @@ class ScaledMmPlanner {
       if (auto error = malformed(name, *t)) return error;
     if (call_.out)
       if (auto error = malformed("out", *call_.out)) return error;
-    if (Status s = check_backend_name(call_.backend); !s.ok()) return s.error();
     if (auto error = torch_checks()) return error;
     if (plan_.zero_size) {
       settle_out();
@@ -415,7 +414,6 @@ std::optional<Error> accumulate_checks(const AccumulateCall& call, CallPlan& pla
   };
   for (const auto& [name, t] : {std::pair{"a", &call.a}, std::pair{"b", &call.b}})
     if (auto error = malformed(name, *t)) return error;
-  if (Status s = check_backend_name(call.backend); !s.ok()) return s.error();
   for (const auto& [name, t] : {std::pair{"a", &call.a}, std::pair{"b", &call.b}}) {
     if (!is_operand(t->dtype))
       return Error{ErrorKind::type_error,

@@ -49,6 +49,13 @@ std::optional<SplitScheme> find_scheme(std::string_view name) {
   return static_cast<SplitScheme>(at - kSchemeNames.begin());
 }
 
+Result<SplitScheme> parse_scheme(const std::string& name) {
+  if (const std::optional<SplitScheme> scheme = find_scheme(name)) return *scheme;
+  return Error{ErrorKind::value_error, "\"" + name +
+                                           "\" is not a split scheme; the schemes are none, serial, pairwise "
+                                           "and contiguous"};
+}
+
 Status validate(const SplitK& split) try {
   const std::string found =
       "SplitK(S=" + std::to_string(split.S) + ", scheme=\"" + std::string(name(split.scheme)) + "\")";

@@ -66,6 +66,10 @@ class Resolver {
     if (const auto* S = std::get_if<std::int64_t>(&request)) {
       if (*S > 1) return bare_integer(*S);
       split.S = *S;
+    } else if (const auto* written = std::get_if<SplitAsWritten>(&request)) {
+      const Result<SplitScheme> scheme = parse_scheme(written->scheme);
+      if (!scheme.ok()) return scheme.error();
+      split = {written->S, scheme.value()};
     } else {
       split = std::get<SplitK>(request);
     }
