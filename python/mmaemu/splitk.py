@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import numbers
 from typing import Any
 
 from . import _emit, _native, platforms
@@ -58,7 +59,7 @@ def split_argument(splitk: Any) -> Any:
         return (splitk.S, splitk.scheme)
     if isinstance(splitk, tuple) and len(splitk) == 2 and isinstance(splitk[1], str):
         return (bounded("splitk", "S", splitk[0]), splitk[1])
-    if isinstance(splitk, int) and not isinstance(splitk, bool):
+    if isinstance(splitk, numbers.Integral) and not isinstance(splitk, bool):
         return bounded("splitk", "S", splitk)
     raise TypeError(f'splitk must be "auto", 1, a SplitK or an (S, scheme) tuple, not {splitk!r}')
 
