@@ -140,5 +140,5 @@ def _start(c: Any, shape: tuple[int, ...]) -> Any:
     if _arrays.is_numpy(c):
         import numpy
 
-        return numpy.ascontiguousarray(c)
+        return numpy.require(c, numpy.float32, ["C_CONTIGUOUS", "ALIGNED"])  # native byte order
     return _arrays.on_host(c).detach().contiguous()
