@@ -155,4 +155,4 @@ def empty_float32(shape: tuple[int, ...], *, like: Array) -> Array:
         return numpy.empty(shape, dtype=numpy.float32)
     import torch
 
-    return torch.empty(shape, dtype=torch.float32)
+    return torch.empty(shape, dtype=torch.float32, device="cpu")

@@ -95,7 +95,7 @@ def _compute(call: contract.Call, plan: _native.CallPlan, dtype: torch.dtype) ->
 
     a = _arrays.on_host(call.input)
     b = _arrays.on_host(call.mat2.t())
-    result = torch.empty(plan.M, plan.N, dtype=dtype)
+    result = torch.empty(plan.M, plan.N, dtype=dtype, device="cpu")
     _native.scaled_mm(
         _arrays.operand_view(a),
         _arrays.operand_view(b),
