@@ -141,4 +141,4 @@ def _start(c: Any, shape: tuple[int, ...]) -> Any:
         import numpy
 
         return numpy.require(c, numpy.float32, ["C_CONTIGUOUS", "ALIGNED"])  # native byte order
-    return _arrays.on_host(c).detach().contiguous()
+    return _arrays.on_host(c).detach().resolve_neg().contiguous()
