@@ -10,7 +10,7 @@ import sys
 from typing import Any
 
 from . import _native
-from .errors import UnsupportedFeatureError
+from .errors import ReferenceRejectsError, UnsupportedFeatureError
 
 Array = Any  # a torch.Tensor or a numpy.ndarray
 
@@ -66,20 +66,19 @@ def strides_of(array: Array) -> tuple[int, ...]:
     return array.stride()
 
 
-def _check_strided(name: str, tensor: Array) -> None:
+def _check_dense(name: str, tensor: Array) -> None:
     import torch
 
-    if tensor.layout is not torch.strided:
-        raise UnsupportedFeatureError(
-            f"{name} has layout {tensor.layout}; a dense tensor is needed: pass {name}.to_dense()"
-        )
+    if tensor.layout is not torch.strided or tensor.is_nested:
+        layout = "nested" if tensor.is_nested else str(tensor.layout)
+        raise ReferenceRejectsError(f"{name} must be a dense tensor, not one of layout {layout}")
 
 
 def describe(name: str, array: Array) -> _native.TensorDesc:
     """What planning needs to know of an argument."""
     if is_numpy(array):
         return _native.TensorDesc(dtype_of(array), list(array.shape), list(strides_of(array)), 0, "cpu", False)
-    _check_strided(name, array)
+    _check_dense(name, array)
     device = str(array.device)
     # cuBLAS wants 16-byte alignment. On the CPU, where addresses mean nothing to it, the offset stands for them.
     offset = array.storage_offset() * array.itemsize if device == "cpu" else 0
@@ -91,18 +90,20 @@ def describe(name: str, array: Array) -> _native.TensorDesc:
 
 
 def check_has_data(name: str, array: Array) -> None:
-    """UnsupportedFeatureError for tensors that describe data without holding any."""
+    """UnsupportedFeatureError for tensors whose memory does not hold their numbers."""
     if is_numpy(array) or array.numel() == 0:
         return
     try:
-        held = array.data_ptr() != 0
+        held = not _is_fake(array) and array.data_ptr() != 0
     except RuntimeError:
         held = False
-    if not held or _is_fake(array):
+    if not held:
         raise UnsupportedFeatureError(
             f"{name} is a {kind_name(array)} on device {array.device} that holds no data (a meta or fake tensor, "
             f"or a wrapper around other tensors); pass a tensor with data"
         )
+    if array.itemsize == 1 and array.is_neg():
+        raise UnsupportedFeatureError(f"{name} is a negated view; torch has no negation of {array.dtype} codes")
 
 
 def _is_fake(tensor: Array) -> bool:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from . import _arrays, _emit, _native, contract, platforms
 from ._compile import untraced
+from .errors import ReferenceRejectsError
 from .platforms import Profile
 
 if TYPE_CHECKING:
@@ -85,9 +86,12 @@ def _run_scaled_mm(call: contract.Call, plan: _native.CallPlan) -> torch.Tensor:
             result = _compute(call, plan, dtype)
         if call.out is None:
             return result
-        if plan.out_action == "resize":
-            call.out.resize_(plan.M, plan.N)
-        return call.out.copy_(result)
+        try:
+            if plan.out_action == "resize":
+                call.out.resize_(plan.M, plan.N)
+            return call.out.copy_(result)
+        except RuntimeError as refusal:
+            raise ReferenceRejectsError(f"out= cannot be written: {refusal}") from refusal
 
 
 def _compute(call: contract.Call, plan: _native.CallPlan, dtype: torch.dtype) -> torch.Tensor:

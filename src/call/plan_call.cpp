@@ -335,7 +335,9 @@ class ScaledMmPlanner {
           "row-wise scales are not supported: no recording shows their arithmetic; pass "
           "one-element scale_a and scale_b");
     if (call_.grad_mode) {
-      for (const auto& [name, t] : inputs()) {
+      auto tensors = inputs();
+      if (call_.out) tensors.emplace_back("out", &*call_.out);
+      for (const auto& [name, t] : tensors) {
         if (t->requires_grad)
           return unsupported(std::string(name) +
                              " requires grad while grad mode is on, and the product has no gradient; call it "
