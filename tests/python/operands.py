@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-import referee
 from hypothesis import strategies as st
+
+import referee
 
 FORMAT_PAIRS = [("e4m3", "e4m3"), ("e4m3", "e5m2"), ("e5m2", "e4m3"), ("e5m2", "e5m2")]
 

@@ -13,9 +13,9 @@ from fractions import Fraction
 import ml_dtypes
 import numpy as np
 import pytest
-import referee
 
 import mmaemu
+import referee
 
 try:
     import torch

@@ -10,13 +10,13 @@ import warnings
 
 import ml_dtypes
 import numpy as np
-import operands as draws
 import pytest
-import referee
 from hypothesis import given
 from hypothesis import strategies as st
 
 import mmaemu
+import operands as draws
+import referee
 
 try:
     import torch
