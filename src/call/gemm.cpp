@@ -17,6 +17,9 @@ namespace {
 // About 5 ms of the model's time: fine enough to share among threads and to answer a cancellation.
 constexpr std::int64_t kProductsPerTask = std::int64_t{1} << 20;
 
+// Results with more elements than this have no addresses, and their counts may overflow.
+constexpr std::int64_t kMostElements = std::numeric_limits<std::int64_t>::max() / 8;
+
 std::string size_text(std::int64_t rows, std::int64_t columns) {
   std::string text = "[";
   text += std::to_string(rows);
@@ -47,9 +50,6 @@ Status check_product(const OperandView& a, const OperandView& b) {
     return Error{ErrorKind::value_error, "a " + size_text(a.rows, a.depth) + " and b " +
                                              size_text(b.rows, b.depth) +
                                              " must agree in K, their second size"};
-  if (b.rows > 0 && a.rows > std::numeric_limits<std::int64_t>::max() / 8 / b.rows)
-    return Error{ErrorKind::value_error,
-                 "the product has " + size_text(a.rows, b.rows) + " elements, too many to address"};
   return {};
 }
 
@@ -57,6 +57,9 @@ Status check_result(const OperandView& a, const OperandView& b, const ResultView
   if (out.rows != a.rows || out.columns != b.rows)
     return Error{ErrorKind::value_error, "out is " + size_text(out.rows, out.columns) + "; the product is " +
                                              size_text(a.rows, b.rows)};
+  if (b.rows > 0 && a.rows > kMostElements / b.rows)
+    return Error{ErrorKind::value_error,
+                 "the product has " + size_text(a.rows, b.rows) + " elements, too many to address"};
   if (out.data == nullptr && out.rows > 0 && out.columns > 0)
     return Error{ErrorKind::value_error, "out: data is null"};
   return {};
@@ -143,6 +146,9 @@ Status dot(const OperandView& a, const OperandView& b, const float* c, const Pre
   if (a.rows != b.rows)
     return Error{ErrorKind::value_error, "a " + size_text(a.rows, a.depth) + " and b " +
                                              size_text(b.rows, b.depth) + " must have the same sizes"};
+  if (a.rows > kMostElements)
+    return Error{ErrorKind::value_error,
+                 "d has " + std::to_string(a.rows) + " elements, too many to address"};
   if (d == nullptr && a.rows > 0) return Error{ErrorKind::value_error, "d is null"};
   return for_each_output(a.rows, a.depth, execution, [&](std::int64_t r) {
     const std::uint32_t start = c == nullptr ? 0 : std::bit_cast<std::uint32_t>(c[r]);

@@ -106,6 +106,7 @@ void print_totals(const Recorded& recorded) {
     std::cout << std::left << std::setw(22) << suite << std::right << std::setw(6) << total.cases << " cases"
               << std::setw(8) << total.outputs << " outputs\n";
   }
+  if (totals().empty()) return;
   std::int64_t positional = 0;
   for (const golden::CallCase& c : recorded.rtx4060.calls)
     for (const golden::Call& call : c.calls) positional += call.positional_bias ? 1 : 0;
