@@ -9,7 +9,7 @@ import dataclasses
 from typing import Any
 
 from . import _arrays, _native, platforms
-from .errors import MmaemuError
+from .errors import MmaemuError, ReferenceRejectsError
 from .platforms import Profile
 from .splitk import dtype_name, is_bool, split_argument
 
@@ -90,8 +90,12 @@ class Call:
         )
 
     def check_runnable(self, plan: _native.CallPlan) -> None:
-        """What a planned call still needs: data in its tensors and, on the CPU, subnormal numbers."""
-        if plan.zero_size or plan.out_action == "unchanged":
+        """What a planned call still needs: an out= to write to, data in its tensors, on the CPU subnormal numbers."""
+        if plan.out_action == "unchanged":
+            return
+        if self.out is not None:
+            self._check_writable(plan)
+        if plan.zero_size:
             return
         for name in ("input", "mat2", "scale_a", "scale_b", "scale_result", "out"):
             value = getattr(self, name)
@@ -99,6 +103,23 @@ class Call:
                 _arrays.check_has_data(name, value)
         if self.input.device.type == "cpu":
             check_float_environment()
+
+    def _check_writable(self, plan: _native.CallPlan) -> None:
+        """ReferenceRejectsError where torch could not write out=, which it may notice only after it has written."""
+        import torch
+
+        out = self.out
+        if out.is_inference() and not torch.is_inference_mode_enabled():
+            raise ReferenceRejectsError("out= is an inference tensor, which cannot be written outside inference mode")
+        if plan.out_action == "resize":
+            storage = out.untyped_storage()
+            needed = (out.storage_offset() + plan.M * plan.N) * out.itemsize
+            if needed > storage.nbytes() and not storage.resizable():
+                raise ReferenceRejectsError(
+                    f"out= of shape {list(out.shape)} cannot become [{plan.M}, {plan.N}]: its memory is not resizable"
+                )
+        elif any(stride == 0 and size > 1 for stride, size in zip(out.stride(), out.shape, strict=True)):
+            raise ReferenceRejectsError(f"out= with strides {list(out.stride())} has several elements in one place")
 
 
 def plan_accumulate(

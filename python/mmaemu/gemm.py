@@ -6,7 +6,6 @@ from typing import TYPE_CHECKING, Any
 
 from . import _arrays, _emit, _native, contract, platforms
 from ._compile import untraced
-from .errors import ReferenceRejectsError
 from .platforms import Profile
 
 if TYPE_CHECKING:
@@ -67,9 +66,10 @@ def scaled_mm(
         backend,
     )
     plan = call.plan()
+    if plan.error is None:
+        call.check_runnable(plan)
     _emit.emit(plan.warnings)
     plan.raise_error()
-    call.check_runnable(plan)
     return _run_scaled_mm(call, plan)
 
 
@@ -86,12 +86,9 @@ def _run_scaled_mm(call: contract.Call, plan: _native.CallPlan) -> torch.Tensor:
             result = _compute(call, plan, dtype)
         if call.out is None:
             return result
-        try:
-            if plan.out_action == "resize":
-                call.out.resize_(plan.M, plan.N)
-            return call.out.copy_(result)
-        except RuntimeError as refusal:
-            raise ReferenceRejectsError(f"out= cannot be written: {refusal}") from refusal
+        if plan.out_action == "resize":
+            call.out.resize_(plan.M, plan.N)
+        return call.out.copy_(result)
 
 
 def _compute(call: contract.Call, plan: _native.CallPlan, dtype: torch.dtype) -> torch.Tensor:
