@@ -170,9 +170,14 @@ def fp32_near(low: int, high: int) -> st.SearchStrategy[int]:
     return st.builds(_fp32, st.integers(0, 1), st.integers(low + 127, high + 127), _FRACTIONS)
 
 
+SUBNORMAL_STARTS = st.builds(_fp32, st.integers(0, 1), st.just(0), _FRACTIONS)
 # What a chain starts from: beside its products, far above and below them, subnormal, any pattern at all.
 STARTS = st.one_of(
-    fp32_near(-34, 34), st.sampled_from(_SPECIAL + _NON_FINITE), st.integers(0, 2**32 - 1), fp32_near(-126, 127)
+    fp32_near(-34, 34),
+    st.sampled_from(_SPECIAL + _NON_FINITE),
+    SUBNORMAL_STARTS,
+    st.integers(0, 2**32 - 1),
+    fp32_near(-126, 127),
 )
 SCALES = st.one_of(
     fp32_near(-24, 24), fp32_near(-126, 127), st.sampled_from(_SPECIAL + _NON_FINITE), st.integers(0, 2**32 - 1)

@@ -137,6 +137,16 @@ def test_dot_of_a_custom_preset(chain, numbers, library):
     check_dot(*chain, to_preset(numbers), numbers, library, as_float64=False)
 
 
+@given(data=st.data(), numbers=draws.CUSTOM_PRESETS, blocks=st.integers(1, 3))
+def test_dot_of_zeros_from_a_small_start(data, numbers, blocks):
+    """Without products the start alone decides the block exponent, which for a subnormal start is its own."""
+    numbers = numbers._replace(min_exp=data.draw(st.integers(-170, -100)), nfma=16)
+    starts = data.draw(st.lists(draws.SUBNORMAL_STARTS | draws.fp32_near(-126, -100), min_size=1, max_size=20))
+    depth, count = 16 * blocks, len(starts)
+    zeros = draws.Operands("e5m2", "e4m3", depth, [[0x81] * depth], [[0x80] * depth], [0] * count, [0] * count)
+    check_dot(zeros, starts, to_preset(numbers), numbers, "numpy", as_float64=False)
+
+
 def test_the_shipped_presets_have_the_contract_s_numbers():
     assert mmaemu.list_presets() == sorted(referee.PRESETS)
     for name, numbers in referee.PRESETS.items():
