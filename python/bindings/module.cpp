@@ -18,7 +18,10 @@ void raise(const Error& error) {
   const nb::object home =
       nb::hasattr(builtins, name.c_str()) ? builtins : nb::module_::import_("mmaemu.errors");
   const nb::object type = home.attr(name.c_str());
-  PyErr_SetString(type.ptr(), error.message.c_str());
+  // A message may quote any bytes: a name with a null character, an environment variable that is not UTF-8.
+  const auto message = nb::steal<nb::str>(PyUnicode_DecodeUTF8(
+      error.message.data(), static_cast<Py_ssize_t>(error.message.size()), "backslashreplace"));
+  PyErr_SetObject(type.ptr(), message.ptr());
   throw nb::python_error();
 }
 
