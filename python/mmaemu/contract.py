@@ -11,13 +11,14 @@ from typing import Any
 from . import _arrays, _native, platforms
 from .errors import MmaemuError, ReferenceRejectsError
 from .platforms import Profile
+from .presets import plain
 from .splitk import dtype_name, is_bool, split_argument
 
 
 def backend_argument(function: str, backend: Any) -> str:
     if not isinstance(backend, str):
         raise TypeError(f"{function}(): argument 'backend' must be str, not {_arrays.kind_name(backend)}")
-    return backend
+    return plain(backend)
 
 
 def check_float_environment() -> None:

@@ -7,7 +7,7 @@ import functools
 from typing import Any
 
 from . import _native, presets
-from .presets import Preset, _integer, _text
+from .presets import Preset, _integer, _text, plain
 
 
 @dataclasses.dataclass(frozen=True)
@@ -140,7 +140,7 @@ def get_profile(name_or_profile: str | Profile | None = None) -> Profile:
     if not isinstance(name_or_profile, str):
         raise TypeError(f"profile must be a name or a Profile, not {type(name_or_profile).__name__}")
     # To C++ an empty name means the default; here it is a name, and an unknown one.
-    return _shipped()[_native.find_profile(name_or_profile or '""').name]
+    return _shipped()[_native.find_profile(plain(name_or_profile) or '""').name]
 
 
 def list_profiles() -> list[str]:

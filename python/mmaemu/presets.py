@@ -18,6 +18,11 @@ def _integer(owner: str, field: str, value: Any) -> int:
     return operator.index(value)
 
 
+def plain(text: str) -> str:
+    """Text that C++ can hold: lone surrogates, as argv has them for bytes that are not UTF-8, become escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def _text(owner: str, field: str, value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{owner}: {field} must be a str, not {type(value).__name__}")
@@ -89,7 +94,7 @@ def lookup(name_or_preset: str | Preset) -> Preset:
         return name_or_preset
     if not isinstance(name_or_preset, str):
         raise TypeError(f"preset must be a name or a Preset, not {type(name_or_preset).__name__}")
-    return _shipped()[_native.find_preset(name_or_preset).name]
+    return _shipped()[_native.find_preset(plain(name_or_preset)).name]
 
 
 def warn_of_maturity(name_or_preset: str | Preset, preset: Preset) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 from . import _emit, _native, platforms
 from .platforms import Profile
-from .presets import _integer, _text
+from .presets import _integer, _text, plain
 
 
 @dataclasses.dataclass(frozen=True)
@@ -24,7 +24,7 @@ class SplitK:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "S", bounded("SplitK", "S", self.S))
-        _native.validate_split(self.S, _text("SplitK", "scheme", self.scheme))
+        _native.validate_split(self.S, plain(_text("SplitK", "scheme", self.scheme)))
 
 
 @dataclasses.dataclass(frozen=True)
@@ -58,7 +58,7 @@ def split_argument(splitk: Any) -> Any:
     if isinstance(splitk, SplitK):
         return (splitk.S, splitk.scheme)
     if isinstance(splitk, tuple) and len(splitk) == 2 and isinstance(splitk[1], str):
-        return (bounded("splitk", "S", splitk[0]), splitk[1])
+        return (bounded("splitk", "S", splitk[0]), plain(splitk[1]))
     if isinstance(splitk, numbers.Integral) and not isinstance(splitk, bool):
         return bounded("splitk", "S", splitk)
     raise TypeError(f'splitk must be "auto", 1, a SplitK or an (S, scheme) tuple, not {splitk!r}')
@@ -71,7 +71,7 @@ def to_decision(native: _native.SplitDecision) -> SplitDecision:
 def dtype_name(argument: str, dtype: Any) -> str:
     """The name of a torch or numpy dtype, or of a format given as text. TypeError for anything else."""
     if isinstance(dtype, str):
-        return dtype
+        return plain(dtype)
     text = str(dtype)
     if text.startswith("torch."):
         return text.removeprefix("torch.")
