@@ -195,6 +195,7 @@ def test_a_profile_that_does_not_fit_is_refused(changes: dict[str, Any], error: 
         (2, "none", ValueError, 'S=2, scheme="none"'),
         (1, "serial", ValueError, 'S=1, scheme="serial"'),
         (2, "zigzag", ValueError, '"zigzag" is not a split scheme'),
+        (2, "\udcff", ValueError, "is not a split scheme"),
         (True, "none", TypeError, "S must be an int, not bool"),
         (2.0, "serial", TypeError, "S must be an int, not float"),
         ("2", "serial", TypeError, "S must be an int, not str"),
