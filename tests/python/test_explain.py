@@ -146,7 +146,7 @@ CALLS_THAT_WARN = {
     "an experimental preset": EXPERIMENTAL,
     "an experimental profile": {"profile": "hopper-experimental"},
     "a split not replayed": {
-        "splitk": (13, "serial"),
+        "splitk": (17, "serial"),
         "input": codes(16, 1024),
         "mat2": codes(16, 1024).t(),
         "use_fast_accum": True,
