@@ -5,6 +5,8 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <string_view>
+#include <vector>
 
 #include "mmaemu/formats.h"
 #include "mmaemu/plan.h"
@@ -56,12 +58,24 @@ struct Execution {
   // Polled by the calling thread every few tens of milliseconds; true ends the call with
   // ErrorKind::cancelled, the result memory then holding part of the result.
   std::function<bool()> cancelled;
+  // The instruction set of the CPU engine, one of cpu_targets(): "avx3_dl", "avx3", "avx2", "neon",
+  // "portable", or "model" for the specification's plain integer code. Empty: $MMAEMU_CPU_TARGET where that
+  // is set, else the best.
+  std::string_view target = {};
 };
 
+// The targets that are compiled in and that this processor has, best first; "portable" and "model" are always
+// among them.
+std::vector<std::string_view> cpu_targets();
+
+// The target that a call runs on whose preset the engine serves; the model serves all others. ValueError for
+// a name that is none of cpu_targets().
+Result<std::string_view> cpu_target(const Execution& execution = {});
+
 // out[m, n] = fp32 accumulator of sum_k a[m, k] * b[n, k]; out is float32.
-// Temporary memory: a bit per row of a and of b, and a few KiB per thread, whatever the shape.
-// Errors: ValueError for views that do not fit together or formats that are no operands, else what
-// AccumulationPlan::make returns.
+// Temporary memory: at most 3 MiB per thread, whatever the shape; where the model computes, a bit per row of
+// a and of b. Errors: ValueError for views that do not fit together, formats that are no operands or an
+// unknown target, else what AccumulationPlan::make returns.
 Status accumulate(const OperandView& a, const OperandView& b, const Accumulation& how, const ResultView& out,
                   const Execution& execution = {});
 

@@ -1,4 +1,5 @@
-// The entry points of gemm.h: checks the views, plans, and runs an engine over tiles of outputs.
+// The entry points of gemm.h: checks the views, plans, and has an engine compute: src/cpu what it covers, the
+// model everything else.
 #include "mmaemu/gemm.h"
 
 #include <algorithm>
@@ -9,10 +10,14 @@
 
 #include "base/memory.h"
 #include "base/parallel.h"
+#include "cpu/gemm.h"
 #include "model/model.h"
+#include "platform/environment.h"
 
 namespace mmaemu {
 namespace {
+
+constexpr std::string_view kModel = "model";
 
 // About 5 ms of the model's time: fine enough to share among threads and to answer a cancellation.
 constexpr std::int64_t kProductsPerTask = std::int64_t{1} << 20;
@@ -83,6 +88,10 @@ void store(const ResultView& out, std::int64_t m, std::int64_t n, std::uint32_t 
   }
 }
 
+Error cancelled() {
+  return {ErrorKind::cancelled, "the call was cancelled"};
+}
+
 // Runs body(i) for each i in [0, count), several to a task, each costing about `products`.
 Status for_each_output(std::int64_t count, std::int64_t products, const Execution& execution,
                        const std::function<void(std::int64_t)>& body) {
@@ -93,48 +102,102 @@ Status for_each_output(std::int64_t count, std::int64_t products, const Executio
     const std::int64_t end = std::min(count, (t + 1) * per_task);
     for (std::int64_t i = t * per_task; i < end; ++i) body(i);
   };
-  if (!parallel_for(tasks, execution.threads, task, execution.cancelled))
-    return Error{ErrorKind::cancelled, "the call was cancelled"};
+  if (!parallel_for(tasks, execution.threads, task, execution.cancelled)) return cancelled();
   return {};
 }
 
-// finish(accumulator) -> code of out's format, for each output.
-template <class Finish>
+std::string target_list() {
+  std::string names;
+  for (const std::string_view name : cpu_targets()) {
+    if (!names.empty()) names += ", ";
+    names += name;
+  }
+  return names;
+}
+
+// The target that runs a call; none: the model.
+Result<std::optional<cpu::Target>> choose_target(const Execution& execution) {
+  std::string wanted(execution.target);
+  std::string where = "target=";
+  if (wanted.empty()) {
+    wanted = environment_text("MMAEMU_CPU_TARGET");
+    where = "MMAEMU_CPU_TARGET=";
+  }
+  const std::vector<cpu::Target>& available = cpu::available_targets();
+  if (wanted.empty()) return std::optional(available.front());
+  if (wanted == kModel) return std::optional<cpu::Target>();
+  for (const cpu::Target target : available)
+    if (wanted == cpu::name(target)) return std::optional(target);
+  const bool known = std::ranges::find(cpu::kTargetNames, wanted) != cpu::kTargetNames.end();
+  return Error{ErrorKind::value_error, where + "\"" + wanted + "\" is " +
+                                           (known ? "not available on this processor" : "not a CPU target") +
+                                           "; the targets here are " + target_list()};
+}
+
+// A product that is computed by whatever engine serves it. `scaled`: apply the epilogue.
 Status run_gemm(const OperandView& a, const OperandView& b, const Accumulation& how, const ResultView& out,
-                const Execution& execution, Finish finish) {
+                const Execution& execution, const Epilogue& epilogue, bool scaled) {
   if (Status s = check_product(a, b); !s.ok()) return s;
   if (Status s = check_result(a, b, out); !s.ok()) return s;
   const Result<AccumulationPlan> plan = AccumulationPlan::make(how.preset, a.depth, how.fast, how.split);
   if (!plan.ok()) return plan.error();
+  const Result<std::optional<cpu::Target>> target = choose_target(execution);
+  if (!target.ok()) return target.error();
   if (out.rows == 0 || out.columns == 0) return {};
+  const Format& f = format(out.format);
+  if (target.value() && cpu::covers(how.preset) && a.depth > 0) {
+    const bool again = scaled && f.saturates && epilogue.scale_result;
+    const cpu::FinishArguments finish{.scale = scaled,
+                                      .scale_a = epilogue.scale_a,
+                                      .scale_b = epilogue.scale_b,
+                                      .scale_again = again,
+                                      .scale_result = again ? *epilogue.scale_result : 1.0F,
+                                      .format = out.format};
+    if (!cpu::gemm(*target.value(), a, b, how.preset, plan.value(), finish, out, execution))
+      return cancelled();
+    return {};
+  }
   const model::Accumulator accumulator(a, b, how.preset, plan.value());
   return for_each_output(out.rows * out.columns, a.depth, execution, [&](std::int64_t i) {
     const std::int64_t m = i / out.columns;
     const std::int64_t n = i % out.columns;
-    store(out, m, n, finish(accumulator(m, n)));
+    // K = 0 is not computed by cuBLAS: torch zeroes the result, whatever the scales (r6.zero_dims).
+    std::uint32_t code = a.depth == 0 ? 0 : accumulator(m, n);
+    if (scaled && a.depth != 0) code = model::apply_epilogue(code, epilogue, f);
+    store(out, m, n, code);
   });
 }
 
 }  // namespace
+
+std::vector<std::string_view> cpu_targets() {
+  std::vector<std::string_view> names;
+  for (const cpu::Target target : cpu::available_targets()) names.push_back(cpu::name(target));
+  names.push_back(kModel);
+  return names;
+}
+
+Result<std::string_view> cpu_target(const Execution& execution) try {
+  const Result<std::optional<cpu::Target>> target = choose_target(execution);
+  if (!target.ok()) return target.error();
+  return target.value() ? cpu::name(*target.value()) : kModel;
+} catch (...) {
+  return out_of_memory();
+}
 
 Status accumulate(const OperandView& a, const OperandView& b, const Accumulation& how, const ResultView& out,
                   const Execution& execution) try {
   if (out.format != FormatId::float32)
     return Error{ErrorKind::value_error,
                  "out: an accumulator is float32, not " + std::string(format(out.format).name)};
-  return run_gemm(a, b, how, out, execution, [](std::uint32_t acc) { return acc; });
+  return run_gemm(a, b, how, out, execution, {}, false);
 } catch (...) {
   return out_of_memory();
 }
 
 Status scaled_mm(const OperandView& a, const OperandView& b, const Accumulation& how,
                  const Epilogue& epilogue, const ResultView& out, const Execution& execution) try {
-  const Format& f = format(out.format);
-  // K = 0 is not computed by cuBLAS: torch zeroes the result, whatever the scales (r6.zero_dims).
-  const bool nothing = a.depth == 0;
-  return run_gemm(a, b, how, out, execution, [&, nothing](std::uint32_t acc) {
-    return nothing ? 0U : model::apply_epilogue(acc, epilogue, f);
-  });
+  return run_gemm(a, b, how, out, execution, epilogue, true);
 } catch (...) {
   return out_of_memory();
 }

@@ -51,13 +51,33 @@ Status model_dot(const OperandView& a, const OperandView& b, const float* c, con
   return {};
 }
 
+// The entry points with one CPU target forced.
+Target forced(std::string_view name) {
+  const auto on = [name](Execution execution) {
+    execution.target = name;
+    return execution;
+  };
+  return {"cpu_" + std::string(name),
+          [on](const OperandView& a, const OperandView& b, const Accumulation& how, const ResultView& out,
+               const Execution& execution) { return accumulate(a, b, how, out, on(execution)); },
+          [on](const OperandView& a, const OperandView& b, const Accumulation& how, const Epilogue& epilogue,
+               const ResultView& out,
+               const Execution& execution) { return scaled_mm(a, b, how, epilogue, out, on(execution)); },
+          [on](const OperandView& a, const OperandView& b, const float* c, const Preset& preset, float* d,
+               const Execution& execution) { return dot(a, b, c, preset, d, on(execution)); }};
+}
+
 }  // namespace
 
 const std::vector<Target>& targets() {
-  static const std::vector<Target> kTargets{
-      {"api", &mmaemu::accumulate, &mmaemu::scaled_mm, &mmaemu::dot},
-      {"model", &model_accumulate, &model_scaled_mm, &model_dot},
-  };
+  static const std::vector<Target> kTargets = [] {
+    std::vector<Target> all{
+        {"api", &mmaemu::accumulate, &mmaemu::scaled_mm, &mmaemu::dot},
+        {"model", &model_accumulate, &model_scaled_mm, &model_dot},
+    };
+    for (const std::string_view name : cpu_targets()) all.push_back(forced(name));
+    return all;
+  }();
   return kTargets;
 }
 

@@ -152,8 +152,10 @@ TEST(ExhaustedMemory, IsWhatTooManyRowsMeet) {
   const std::int64_t rows = std::int64_t{1} << 59;
   const OperandView many{&code, FormatId::e4m3, rows, 1, 0, 1};
   const OperandView one{&code, FormatId::e4m3, 1, 1, 0, 1};
-  const Status status =
-      accumulate(many, one, {find_preset("ada").value(), true, {}}, {&out, FormatId::float32, rows, 1, 0, 1});
+  Execution on_model;
+  on_model.target = "model";
+  const Status status = accumulate(many, one, {find_preset("ada").value(), true, {}},
+                                   {&out, FormatId::float32, rows, 1, 0, 1}, on_model);
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().kind, ErrorKind::out_of_memory);
 }
