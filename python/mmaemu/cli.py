@@ -57,14 +57,18 @@ def _write_json(path: str, value: dict[str, Any]) -> None:
         return
     temporary = None
     try:
-        folder = os.path.dirname(os.path.abspath(path))
-        with tempfile.NamedTemporaryFile("w", dir=folder, delete=False, encoding="utf-8") as file:
+        target = os.path.realpath(path)
+        if os.path.exists(target) and not os.path.isfile(target):  # a device or a pipe, which nothing may replace
+            with open(target, "w", encoding="utf-8") as file:
+                file.write(text)
+            return
+        with tempfile.NamedTemporaryFile("w", dir=os.path.dirname(target), delete=False, encoding="utf-8") as file:
             temporary = file.name
             file.write(text)
         umask = os.umask(0)
         os.umask(umask)
-        os.chmod(temporary, 0o666 & ~umask)
-        os.replace(temporary, path)
+        os.chmod(temporary, os.stat(target).st_mode & 0o777 if os.path.exists(target) else 0o666 & ~umask)
+        os.replace(temporary, target)
     except OSError as problem:
         if temporary is not None and os.path.exists(temporary):
             os.unlink(temporary)
