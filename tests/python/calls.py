@@ -63,6 +63,11 @@ def run_command(*arguments: str, timeout: float = 60, **environment: str) -> sub
     )
 
 
+def run_cli(*arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    """python -m mmaemu in a fresh interpreter that sees no CUDA device."""
+    return run_command("-m", "mmaemu", *arguments, **{"MMAEMU_DISABLE_CUDA": "1"} | environment)
+
+
 def plain_environment() -> dict[str, str]:
     """This process's environment without mmaemu's variables."""
     return {name: value for name, value in os.environ.items() if not name.startswith("MMAEMU_")}
