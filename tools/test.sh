@@ -15,7 +15,7 @@ not_run() { summary+=("not run  $1"); }
 
 install() {
   need_packages g++ cmake ninja-build pkg-config clang-format python3-venv \
-    libgtest-dev nlohmann-json3-dev libzip-dev
+    libhwy-dev libgtest-dev nlohmann-json3-dev libzip-dev
   rm -rf build/release build/sanitize build/python
   environment .venv "$(find_python 3.11 3.12 3.13)" 2.7.1 pytest hypothesis ruff
 }

@@ -4,6 +4,7 @@
 
 #include <nanobind/stl/optional.h>
 #include <nanobind/stl/string.h>
+#include <nanobind/stl/vector.h>
 
 #include "bindings.h"
 
@@ -56,6 +57,10 @@ void bind_gemm(nb::module_& m) {
           },
           "address"_a, "format"_a, "rows"_a, "columns"_a, "row_stride"_a, "column_stride"_a);
 
+  m.def("cpu_targets", [] {
+    const std::vector<std::string_view> names = cpu_targets();
+    return std::vector<std::string>(names.begin(), names.end());
+  });
   m.def(
       "accumulate",
       [](const OperandView& a, const OperandView& b, const Preset& preset, bool fast, std::int64_t S,

@@ -25,6 +25,7 @@ _ENVIRONMENT = (
     "MMAEMU_BACKEND",
     "MMAEMU_SPLITK_STRICT",
     "MMAEMU_DISABLE_CUDA",
+    "MMAEMU_CPU_TARGET",
     "MMAEMU_NUM_THREADS",
     "MMAEMU_LIBCUDA_PATH",
 )
@@ -107,6 +108,7 @@ def _info(args: argparse.Namespace) -> int:
         "numpy": _version_of("numpy"),
         "machine": host.machine(),
         "processors": len(os.sched_getaffinity(0)),
+        "cpu_targets": _native.cpu_targets(),
         "device": device,
         "gpu": gpu,
         "default_profile": profile.name,
@@ -120,6 +122,7 @@ def _info(args: argparse.Namespace) -> int:
         ("mmaemu", value["mmaemu"]),
         ("python", f"{value['python']}, torch {value['torch'] or 'not installed'}"),
         ("machine", f"{value['machine']}, {value['processors']} processors"),
+        ("cpu targets", ", ".join(value["cpu_targets"])),
         ("device", f"{device} ({gpu})" if gpu else f"{device} (no usable CUDA device)"),
         ("profiles", ", ".join(f"{n} (default)" if n == profile.name else n for n in platforms.list_profiles())),
         ("this GPU is", ", ".join(value["matching_profiles"]) or "none of the profiles' platforms"),

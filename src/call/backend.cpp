@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "mmaemu/call.h"
+#include "mmaemu/gemm.h"
 
 #include "platform/environment.h"
 
@@ -71,12 +72,14 @@ Result<BackendChoice> choose_backend(const std::string& name, const std::string&
 }
 
 std::vector<BackendStatus> backends_status(const std::string& device) {
-  std::vector<BackendStatus> all{{.name = std::string(kReference),
-                                  .available = true,
-                                  .source = "native",
-                                  .validated_here = true,
-                                  .gates = {},
-                                  .reason = "the exact model"}};
+  const Result<std::string_view> target = cpu_target();
+  std::vector<BackendStatus> all{
+      {.name = std::string(kReference),
+       .available = target.ok(),
+       .source = "native",
+       .validated_here = target.ok(),
+       .gates = {},
+       .reason = target.ok() ? "CPU target " + std::string(target.value()) : target.error().message}};
   const Result<std::string> reason = no_cuda_reason(device);
   for (const std::string_view name : kCudaNames) {
     if (name == "cuda") continue;
