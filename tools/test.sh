@@ -24,6 +24,7 @@ style() {
   git ls-files -z '*.h' '*.cpp' '*.S' | grep -zv '\.S$' | xargs -0 clang-format --dry-run -Werror
   .venv/bin/ruff format --check .
   .venv/bin/ruff check .
+  tools/check_architecture.sh
   .venv/bin/python tools/pack_splitk.py data/splitk/recorded data/splitk --check
 }
 
