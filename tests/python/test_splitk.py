@@ -243,15 +243,14 @@ def test_an_automatic_split_computes_as_the_same_explicit_one() -> None:
 def test_accumulate_looks_the_split_up_under_out_dtype_for_split() -> None:
     M, N, K = SPLIT_ROW
     a, b = codes(M, K), codes(N, K, E5M2)
-    how = {"use_fast_accum": True, "profile": "ada"}
-    by_dtype = {dtype: resolve(SPLIT_ROW, out_dtype=dtype).S for dtype in (torch.float32, torch.bfloat16)}
-    for dtype, S in by_dtype.items():
-        splitk = 1 if S == 1 else (S, resolve(SPLIT_ROW, out_dtype=dtype).scheme)
-        want = mmaemu.accumulate(a, b, **how, splitk=splitk)
-        assert bits(mmaemu.accumulate(a, b, **how, out_dtype_for_split=dtype)) == bits(want)
-    assert bits(mmaemu.accumulate(a, b, **how)) == bits(
-        mmaemu.accumulate(a, b, **how, out_dtype_for_split=torch.float32)
-    )
+
+    def product(**how: Any) -> Any:
+        return bits(mmaemu.accumulate(a, b, use_fast_accum=True, profile="ada", **how))
+
+    unsplit, split = product(splitk=1), product(splitk=(3, "pairwise"))
+    assert unsplit != split
+    assert product() == product(out_dtype_for_split=torch.float32) == unsplit
+    assert product(out_dtype_for_split=torch.bfloat16) == split
 
 
 # --- arguments ------------------------------------------------------------------------------------------------
