@@ -40,16 +40,16 @@ struct ResultView {
 
 // How the K products of an output are summed.
 struct Accumulation {
-  Preset preset;
+  Preset preset = {};
   bool fast = true;  // one chain per split, else a chain per slow_chunk elements
-  SplitK split;
+  SplitK split = {};
 };
 
 // From the fp32 accumulator to the result. docs/semantics.md, section 5.
 struct Epilogue {
   float scale_a = 1.0F;
   float scale_b = 1.0F;
-  std::optional<float> scale_result;  // used for FP8 results only
+  std::optional<float> scale_result = {};  // used for FP8 results only
 };
 
 // How a call is carried out. Never changes a bit of the result.
@@ -57,7 +57,7 @@ struct Execution {
   int threads = 0;  // 0: as many as the process may run on (its affinity mask)
   // Polled by the calling thread every few tens of milliseconds; true ends the call with
   // ErrorKind::cancelled, the result memory then holding part of the result.
-  std::function<bool()> cancelled;
+  std::function<bool()> cancelled = {};
   // The instruction set of the CPU engine, one of cpu_targets(): "avx3_dl", "avx3", "avx2", "neon",
   // "portable", or "model" for the specification's plain integer code. Empty: $MMAEMU_CPU_TARGET where that
   // is set, else the best.

@@ -1,8 +1,11 @@
 // Exhausted memory: every public function that can fail reports it as an Error, whichever allocation fails.
 // This program's operator new fails on demand, so it is a program of its own.
+#include <algorithm>
+#include <atomic>
 #include <cstdint>
 #include <cstdlib>
 #include <gtest/gtest.h>
+#include <malloc.h>
 #include <new>
 #include <vector>
 
@@ -14,13 +17,26 @@ namespace {
 // Allocations that still succeed on this thread; negative: all of them.
 thread_local std::int64_t allocations_left = -1;
 
+// Bytes held by all threads, and the most since it was last set.
+std::atomic<std::int64_t> bytes_held = 0;
+std::atomic<std::int64_t> most_bytes_held = 0;
+
 void* allocate(std::size_t size, std::size_t alignment) {
   constexpr std::size_t kMost = std::size_t{1} << 40;  // sanitizers abort where malloc would refuse
   if (allocations_left == 0 || size > kMost) throw std::bad_alloc();
   if (allocations_left > 0) --allocations_left;
   void* memory = std::aligned_alloc(alignment, (size + alignment - 1) / alignment * alignment);
   if (memory == nullptr) throw std::bad_alloc();
+  const std::int64_t held = bytes_held += static_cast<std::int64_t>(malloc_usable_size(memory));
+  std::int64_t most = most_bytes_held;
+  while (held > most && !most_bytes_held.compare_exchange_weak(most, held)) {
+  }
   return memory;
+}
+
+void release(void* memory) {
+  if (memory != nullptr) bytes_held -= static_cast<std::int64_t>(malloc_usable_size(memory));
+  std::free(memory);
 }
 
 }  // namespace
@@ -32,16 +48,16 @@ void* operator new(std::size_t size, std::align_val_t alignment) {
   return allocate(size, static_cast<std::size_t>(alignment));
 }
 void operator delete(void* memory) noexcept {
-  std::free(memory);
+  release(memory);
 }
 void operator delete(void* memory, std::size_t /*size*/) noexcept {
-  std::free(memory);
+  release(memory);
 }
 void operator delete(void* memory, std::align_val_t /*alignment*/) noexcept {
-  std::free(memory);
+  release(memory);
 }
 void operator delete(void* memory, std::size_t /*size*/, std::align_val_t /*alignment*/) noexcept {
-  std::free(memory);
+  release(memory);
 }
 
 namespace mmaemu {
@@ -158,6 +174,28 @@ TEST(ExhaustedMemory, IsWhatTooManyRowsMeet) {
                                    {&out, FormatId::float32, rows, 1, 0, 1}, on_model);
   ASSERT_FALSE(status.ok());
   EXPECT_EQ(status.error().kind, ErrorKind::out_of_memory);
+}
+
+// The bound that gemm.h states: 3 MiB per thread, for the plan that holds the most partial sums.
+TEST(TemporaryMemory, OfAProductIsBoundedWhateverItsSizes) {
+  constexpr std::int64_t kPerThread = std::int64_t{3} << 20;
+  constexpr int kThreads = 2;
+  std::vector<std::uint8_t> codes(1 << 20, 0x38);
+  for (const std::int64_t M : {1, 200, 1000}) {
+    const std::int64_t N = 1500;
+    const std::int64_t K = 512;
+    std::vector<float> out(static_cast<std::size_t>(M * N));
+    const Accumulation how{find_preset("ada").value(), false, {3, SplitScheme::pairwise}};
+    most_bytes_held = bytes_held.load();
+    const std::int64_t before = bytes_held;
+    const Status status =
+        accumulate({codes.data(), FormatId::e4m3, M, K, K, 1}, {codes.data(), FormatId::e4m3, N, K, K, 1},
+                   how, {out.data(), FormatId::float32, M, N, N, 1}, {.threads = kThreads});
+    ASSERT_TRUE(status.ok());
+    EXPECT_GT(most_bytes_held - before, 0);
+    EXPECT_LE(most_bytes_held - before, kThreads * kPerThread) << "M = " << M;
+    EXPECT_EQ(out.back(), 512.0F);
+  }
 }
 
 TEST(ExhaustedMemory, IsAnErrorOfLookups) {
