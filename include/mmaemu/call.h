@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "mmaemu/export.h"
 #include "mmaemu/gemm.h"
 #include "mmaemu/platform.h"
 
@@ -65,7 +66,7 @@ struct CallPlan {
 // Checks a call and decides what it does, in the documented order: torch's checks, the zero-size return,
 // cuBLAS's checks, the profile's rejections, scope, maturity, split, backend, plan. Touches no data and no
 // device. The flush-to-zero check is the caller's (flush_to_zero_active).
-CallPlan plan_scaled_mm(const ScaledMmCall& call);
+MMAEMU_API CallPlan plan_scaled_mm(const ScaledMmCall& call);
 
 // One call of accumulate: a [M, K], b [N, K] in any layout.
 struct AccumulateCall {
@@ -81,7 +82,7 @@ struct AccumulateCall {
 
 // Likewise; TypeError for formats that are no operands, ValueError for sizes and devices that do not fit
 // together.
-CallPlan plan_accumulate(const AccumulateCall& call);
+MMAEMU_API CallPlan plan_accumulate(const AccumulateCall& call);
 
 // Whether a backend can serve calls on a device, and why not.
 struct BackendStatus {
@@ -95,6 +96,6 @@ struct BackendStatus {
 };
 
 // Every backend of a device ("cpu", "cuda:0"), the reference first.
-std::vector<BackendStatus> backends_status(const std::string& device);
+MMAEMU_API std::vector<BackendStatus> backends_status(const std::string& device);
 
 }  // namespace mmaemu

@@ -8,6 +8,7 @@
 #include <string_view>
 #include <vector>
 
+#include "mmaemu/export.h"
 #include "mmaemu/formats.h"
 #include "mmaemu/plan.h"
 #include "mmaemu/preset.h"
@@ -66,32 +67,32 @@ struct Execution {
 
 // The targets that are compiled in and that this processor has, best first; "portable" and "model" are always
 // among them.
-std::vector<std::string_view> cpu_targets();
+MMAEMU_API std::vector<std::string_view> cpu_targets();
 
 // The target that a call runs on whose preset the engine serves; the model serves all others. ValueError for
 // a name that is none of cpu_targets().
-Result<std::string_view> cpu_target(const Execution& execution = {});
+MMAEMU_API Result<std::string_view> cpu_target(const Execution& execution = {});
 
 // out[m, n] = fp32 accumulator of sum_k a[m, k] * b[n, k]; out is float32.
 // Temporary memory: at most 3 MiB per thread, whatever the shape; where the model computes, a bit per row of
 // a and of b. Errors: ValueError for views that do not fit together, formats that are no operands or an
 // unknown target, else what AccumulationPlan::make returns.
-Status accumulate(const OperandView& a, const OperandView& b, const Accumulation& how, const ResultView& out,
-                  const Execution& execution = {});
+MMAEMU_API Status accumulate(const OperandView& a, const OperandView& b, const Accumulation& how,
+                             const ResultView& out, const Execution& execution = {});
 
 // out[m, n] = epilogue(accumulator[m, n]) rounded to out's format. K = 0 gives +0 whatever the scales.
 // Temporary memory and errors as accumulate.
-Status scaled_mm(const OperandView& a, const OperandView& b, const Accumulation& how,
-                 const Epilogue& epilogue, const ResultView& out, const Execution& execution = {});
+MMAEMU_API Status scaled_mm(const OperandView& a, const OperandView& b, const Accumulation& how,
+                            const Epilogue& epilogue, const ResultView& out, const Execution& execution = {});
 
 // d[r] = one chain over K from c[r] (+0 where c is null): d = c + a_0 b_0 + a_1 b_1 + ... a and b have the
 // same shape; c and d are `rows` contiguous fp32 numbers. Non-finite values follow IEEE; K = 0 returns c with
 // NaN canonical.
-Status dot(const OperandView& a, const OperandView& b, const float* c, const Preset& preset, float* d,
-           const Execution& execution = {});
+MMAEMU_API Status dot(const OperandView& a, const OperandView& b, const float* c, const Preset& preset,
+                      float* d, const Execution& execution = {});
 
 // Whether the calling thread flushes subnormal fp32 numbers to zero. The library's own results do not depend
 // on it; the Python package refuses such calls as the seed of its API says.
-bool flush_to_zero_active();
+MMAEMU_API bool flush_to_zero_active();
 
 }  // namespace mmaemu

@@ -5,6 +5,7 @@
 #include <cstdint>
 #include <string_view>
 
+#include "mmaemu/export.h"
 #include "mmaemu/preset.h"
 #include "mmaemu/status.h"
 
@@ -12,9 +13,9 @@ namespace mmaemu {
 
 enum class SplitScheme : std::uint8_t { none, serial, pairwise, contiguous };
 
-std::string_view name(SplitScheme scheme);
-std::optional<SplitScheme> find_scheme(std::string_view name);
-Result<SplitScheme> parse_scheme(const std::string& name);  // ValueError with the known names
+MMAEMU_API std::string_view name(SplitScheme scheme);
+MMAEMU_API std::optional<SplitScheme> find_scheme(std::string_view name);
+MMAEMU_API Result<SplitScheme> parse_scheme(const std::string& name);  // ValueError with the known names
 
 // An explicit split of K in S parts. S = 1 goes with scheme none, S > 1 with one of the others.
 struct SplitK {
@@ -24,7 +25,7 @@ struct SplitK {
 };
 
 // ValueError unless S >= 1 and the scheme fits S.
-Status validate(const SplitK& split);
+MMAEMU_API Status validate(const SplitK& split);
 
 // One chain: element i (0 <= i < length) is K index begin + (i / width) * stride + i % width. Every index is
 // < K.
@@ -35,7 +36,7 @@ struct Chain {
   std::int64_t stride = 0;  // from the start of one run to the start of the next
 };
 
-class AccumulationPlan {
+class MMAEMU_API AccumulationPlan {
  public:
   // ValueError where the preset does not take the scheme (ada: serial, pairwise; hopper: contiguous; custom
   // presets: any). UnsupportedFeatureError for slow accumulation or S > 1 where the preset has no slow_chunk;

@@ -10,6 +10,7 @@
 #include <variant>
 #include <vector>
 
+#include "mmaemu/export.h"
 #include "mmaemu/plan.h"
 #include "mmaemu/preset.h"
 #include "mmaemu/status.h"
@@ -45,19 +46,19 @@ struct Profile {
 
 // In the order ada, ada-te, ada-ws0, hopper, hopper-te, hopper-ws0, hopper-experimental,
 // b200-mma-sync-experimental.
-const std::vector<Profile>& shipped_profiles();
+MMAEMU_API const std::vector<Profile>& shipped_profiles();
 
 // KeyError with the known names. An empty name means $MMAEMU_PROFILE, else "hopper".
-Result<Profile> find_profile(std::string_view name);
+MMAEMU_API Result<Profile> find_profile(std::string_view name);
 
 // The CUDA device (none: the current one, else device 0) has the profile's GPU name and SM count, and the
 // cuBLASLt of this process has its version: major.minor.patch, and the build where both have one. False for a
 // profile without them, without CUDA, with $MMAEMU_DISABLE_CUDA=1 or on any error. Creates no CUDA context.
-bool matches_device(const Profile& profile, std::optional<int> device = std::nullopt);
+MMAEMU_API bool matches_device(const Profile& profile, std::optional<int> device = std::nullopt);
 
 // The name of a CUDA device (none: the current one, else device 0); none where there is no such device, no
 // driver, or $MMAEMU_DISABLE_CUDA=1. Creates no CUDA context.
-std::optional<std::string> cuda_device_name(std::optional<int> device = std::nullopt);
+MMAEMU_API std::optional<std::string> cuda_device_name(std::optional<int> device = std::nullopt);
 
 enum class WarningKind {
   user,                  // UserWarning
@@ -68,7 +69,7 @@ enum class WarningKind {
 };
 
 // The Python class name of a kind, e.g. "UnverifiedSplitWarning".
-std::string_view class_name(WarningKind kind);
+MMAEMU_API std::string_view class_name(WarningKind kind);
 
 struct Warning {
   WarningKind kind;
@@ -78,7 +79,7 @@ struct Warning {
 };
 
 // What the use of a preset that is not validated says to the user, once per process and preset name.
-std::optional<Warning> maturity_warning(const Preset& preset);
+MMAEMU_API std::optional<Warning> maturity_warning(const Preset& preset);
 
 struct SplitDecision {
   std::int64_t S = 1;
@@ -123,7 +124,7 @@ struct SplitResolution {
 // environment variable out of range; SplitKUnknownError where the evidence ends; MmaemuError for a corrupt
 // table. Needs no CUDA. Reads $MMAEMU_SPLITK_STRICT; asks the profile's GPU only where the recorded rows do
 // not answer and $MMAEMU_DISABLE_CUDA is not 1.
-Result<SplitResolution> resolve_splitk(const SplitQuery& query, const Profile& profile,
-                                       const SplitRequest& request);
+MMAEMU_API Result<SplitResolution> resolve_splitk(const SplitQuery& query, const Profile& profile,
+                                                  const SplitRequest& request);
 
 }  // namespace mmaemu

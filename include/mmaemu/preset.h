@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "mmaemu/export.h"
 #include "mmaemu/status.h"
 
 namespace mmaemu {
@@ -28,13 +29,13 @@ struct Preset {
 };
 
 // ValueError unless every field is in the range its comment gives.
-Status validate(const Preset& preset);
+MMAEMU_API Status validate(const Preset& preset);
 
 // The shipped presets, sorted by name: ada, b200_mma_sync, hopper.
-const std::vector<Preset>& shipped_presets();
+MMAEMU_API const std::vector<Preset>& shipped_presets();
 
 // The shipped preset called `name`; "blackwell" is an alias of b200_mma_sync. KeyError with the known names
 // otherwise, and with the reason for the refused names (sm_120, rtx_blackwell, ...; any case).
-Result<Preset> find_preset(std::string_view name);
+MMAEMU_API Result<Preset> find_preset(std::string_view name);
 
 }  // namespace mmaemu

@@ -8,6 +8,8 @@
 #include <utility>
 #include <variant>
 
+#include "mmaemu/export.h"
+
 namespace mmaemu {
 
 // What went wrong, named as the Python exception that carries it.
@@ -25,7 +27,7 @@ enum class ErrorKind {
 };
 
 // The Python class name of a kind, e.g. "ReferenceRejectsError".
-std::string_view class_name(ErrorKind kind);
+MMAEMU_API std::string_view class_name(ErrorKind kind);
 
 struct Error {
   ErrorKind kind;
