@@ -8,13 +8,15 @@
 #include "cpu/float_environment.h"
 
 #ifndef MMAEMU_MUTANT
-#define MMAEMU_MUTANT 0
+#define MMAEMU_MUTANT none
 #endif
 
 namespace mmaemu::cpu {
 
 enum class Mutant : std::uint8_t {
   none,
+  no_nudge,       // products on the grid are counted, but not rounded away from zero
+  loose_nudge,    // 1 + 2^-14: one binade more than is safe
   product_nudge,  // 1 + 2^-10: moves large products that lie on the grid past the next grid point
   sign_count,     // negative products stay rounded down
   popcount_mask,  // the signs beyond the 16th product of a block are not counted
@@ -22,7 +24,7 @@ enum class Mutant : std::uint8_t {
   kept_bits,      // a block result keeps 15 significant bits
   zero_exponent,  // zero times a large number takes part in the maximum
 };
-inline constexpr Mutant kMutant{MMAEMU_MUTANT};
+inline constexpr Mutant kMutant = Mutant::MMAEMU_MUTANT;
 
 // Fraction bits kept of each aligned term: the one value of Preset::frac that the engine serves.
 inline constexpr int kFrac = 13;
@@ -35,7 +37,10 @@ inline constexpr int kMostMinExp = 100;
 
 // a * b moves away from zero by less than its own lowest bit and less than the grid: |ab| * 2^-17 < min of
 // both.
-inline constexpr float kProductNudge = kMutant == Mutant::product_nudge ? 1.0F + 0x1p-10F : 1.0F + 0x1p-17F;
+inline constexpr float kProductNudge = kMutant == Mutant::no_nudge        ? 1.0F
+                                       : kMutant == Mutant::loose_nudge   ? 1.0F + 0x1p-14F
+                                       : kMutant == Mutant::product_nudge ? 1.0F + 0x1p-10F
+                                                                          : 1.0F + 0x1p-17F;
 // Likewise for an accumulator of 14 significant bits.
 inline constexpr float kAccumulatorNudge = 1.0F + 0x1p-15F;
 

@@ -1,6 +1,16 @@
 // The inner loops, once for each target. Compiled with -frounding-math: the chain runs in round-toward-zero.
 #include "cpu/kernels.h"
 
+#ifndef MMAEMU_CPU_KERNELS_ONCE
+#define MMAEMU_CPU_KERNELS_ONCE
+// The portable target next to the others, on every processor. Highway keeps that target from g++ before 12.3
+// for a bug in 16-bit multiplication (GCC bug 106322), which has no use here. SSE and SVE are left out: the
+// former has no fused multiply-add, the latter isn't tested.
+#define HWY_COMPILE_ALL_ATTAINABLE
+#define HWY_WANT_AVX3_DL
+#define HWY_BROKEN_EMU128 0
+#define HWY_DISABLED_TARGETS (HWY_SSSE3 | HWY_SSE4 | HWY_SVE | HWY_SVE2 | HWY_SVE_256 | HWY_SVE2_128)
+#endif
 // clang-format off
 #undef HWY_TARGET_INCLUDE
 #define HWY_TARGET_INCLUDE "cpu/kernels.cpp"
