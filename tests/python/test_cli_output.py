@@ -111,8 +111,11 @@ def test_json_is_written_into_a_pipe_or_a_device(tmp_path: Path) -> None:
     fifo = tmp_path / "fifo"
     os.mkfifo(fifo)
     with subprocess.Popen(["cat", str(fifo)], stdout=subprocess.PIPE, text=True) as reader:
-        assert run_cli(*VALID, "--json", str(fifo)).returncode == OK
-        assert "plan" in json.loads(reader.communicate(timeout=30)[0])
+        try:
+            assert run_cli(*VALID, "--json", str(fifo)).returncode == OK
+            assert "plan" in json.loads(reader.communicate(timeout=30)[0])
+        finally:
+            reader.kill()
     assert stat.S_ISFIFO(fifo.stat().st_mode)
 
 

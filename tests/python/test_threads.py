@@ -251,6 +251,24 @@ def test_mmaemu_num_threads_is_how_many_threads_work() -> None:
     assert counts["3"] - counts["1"] == 2
 
 
+def test_torchs_thread_count_is_how_many_threads_work() -> None:
+    counts = {}
+    for threads in (1, 3):
+        result = run_python(
+            f"""
+            import os, torch, mmaemu
+            torch.set_num_threads({threads})
+            a = torch.zeros(1, dtype=torch.uint8).view(torch.float8_e4m3fn).expand(128, 4096)
+            before = len(os.listdir("/proc/self/task"))
+            mmaemu.accumulate(a, a, use_fast_accum=True, splitk=1)
+            print(len(os.listdir("/proc/self/task")) - before)
+            """,
+            MMAEMU_NUM_THREADS="7",
+        )
+        counts[threads] = int(result.stdout)
+    assert counts == {1: 0, 3: 2}
+
+
 @pytest.mark.skipif(not hasattr(os, "sched_setaffinity"), reason="the system has no affinity masks")
 def test_without_torch_the_affinity_mask_says_how_many_threads_work() -> None:
     pin = "import os; os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})\n"
