@@ -37,6 +37,8 @@ _HOMES = {
     "UnverifiedSplitWarning": "errors",
     "UnvalidatedEnvelopeWarning": "errors",
     "BackendFallbackWarning": "errors",
+    "NativeCallWarning": "errors",
+    "emulate": "emulation",
 }
 _MODULES = ("errors", "model", "testing")
 
@@ -68,10 +70,12 @@ if TYPE_CHECKING:
     from .backends import GateResult as GateResult
     from .backends import backends_status as backends_status
     from .backends import selftest as selftest
+    from .emulation import emulate as emulate
     from .errors import BackendFallbackWarning as BackendFallbackWarning
     from .errors import BackendUnavailableError as BackendUnavailableError
     from .errors import ExperimentalPresetWarning as ExperimentalPresetWarning
     from .errors import MmaemuError as MmaemuError
+    from .errors import NativeCallWarning as NativeCallWarning
     from .errors import ReferenceRejectsError as ReferenceRejectsError
     from .errors import SplitKUnknownError as SplitKUnknownError
     from .errors import UnsupportedFeatureError as UnsupportedFeatureError

@@ -39,6 +39,10 @@ class BackendFallbackWarning(RuntimeWarning):
     """Another backend than the preferred one runs; the message says which and why."""
 
 
+class NativeCallWarning(UserWarning):
+    """A call under emulate(unsupported="native") ran as it is; the message says why."""
+
+
 for _class in list(vars().values()):
     if isinstance(_class, type):
         _class.__module__ = "mmaemu"

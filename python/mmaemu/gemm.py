@@ -65,12 +65,17 @@ def scaled_mm(
         splitk,
         backend,
     )
+    return execute(call)[0]
+
+
+def execute(call: contract.Call) -> tuple[torch.Tensor, _native.CallPlan]:
+    """scaled_mm's result for a call, and the plan that gave it."""
     plan = call.plan()
     if plan.error is None:
         call.check_runnable(plan)
     _emit.emit(plan.warnings)
     plan.raise_error()
-    return _run_scaled_mm(call, plan)
+    return _run_scaled_mm(call, plan), plan
 
 
 def _run_scaled_mm(call: contract.Call, plan: _native.CallPlan) -> torch.Tensor:
