@@ -144,8 +144,8 @@ class RoutingMode(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
-        if types:
-            # Tensors of other classes unwrap themselves: their own handler runs the operators inside, which come here.
+        if types and any(map(_unwraps_itself, types)):
+            # Tensors of such classes unwrap themselves: their handler runs the operators inside, which come here.
             return NotImplemented
         reader = _readers[func]
         if reader is None:
@@ -169,6 +169,11 @@ class RoutingMode(TorchDispatchMode):
             return func(*args, **kwargs)
         with self:  # redispatched below the modes' key, or this mode would see the same operator again
             return func.redispatch(keys & _BELOW_MODES, *args, **kwargs)
+
+
+def _unwraps_itself(tensor_class: type) -> bool:
+    """Whether a class of tensors handles operators; Parameters made under a mode are listed and do not."""
+    return tensor_class.__torch_dispatch__ is not torch.Tensor.__torch_dispatch__  # type: ignore[attr-defined]
 
 
 _BELOW_MODES = torch._C._dispatch_keyset_full_after(torch._C.DispatchKey.Python)

@@ -267,12 +267,12 @@ class emulate:  # noqa: N801  # used like a function, as torch.no_grad is
         module = request.module()
         try:
             return self._compute(request, module, begin)
-        except (UnsupportedFeatureError, SplitKUnknownError) as error:
-            if self.unsupported == "raise":
-                raise _located(error, module) from error.__cause__
-            reason = _reason(error)
         except MmaemuError as error:
-            raise _located(error, module) from error.__cause__
+            _locate(error, module)
+            unsupported = isinstance(error, (UnsupportedFeatureError, SplitKUnknownError))
+            if self.unsupported == "raise" or not unsupported:
+                raise
+            reason = _reason(error)
         return self._run_natively(request, module, reason)
 
     def _compute(self, request: Request, module: str | None, begin: float) -> Any:
@@ -335,8 +335,7 @@ def _reason(error: MmaemuError) -> str:
     return 'splitk="auto" cannot decide' if isinstance(error, SplitKUnknownError) else str(error)
 
 
-def _located(error: MmaemuError, module: str | None) -> MmaemuError:
-    """The error, saying which module asked, where Python can attach that without changing the message (3.11)."""
+def _locate(error: MmaemuError, module: str | None) -> None:
+    """Says in the error's notes which module asked. Python has them from 3.11; the message stays scaled_mm's."""
     if module is not None and hasattr(error, "add_note"):
         error.add_note(f"in module {module}, under mmaemu.emulate")
-    return error
