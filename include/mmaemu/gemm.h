@@ -4,6 +4,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <memory>
 #include <optional>
 #include <string_view>
 #include <vector>
@@ -83,6 +84,29 @@ MMAEMU_API Status accumulate(const OperandView& a, const OperandView& b, const A
 // out[m, n] = epilogue(accumulator[m, n]) rounded to out's format. K = 0 gives +0 whatever the scales.
 // Temporary memory and errors as accumulate.
 MMAEMU_API Status scaled_mm(const OperandView& a, const OperandView& b, const Accumulation& how,
+                            const Epilogue& epilogue, const ResultView& out, const Execution& execution = {});
+
+// An operand copied once into the order in which the CPU engine reads its rows as columns of the product: a
+// weight that many products use. Immutable; any number of calls may use it at once.
+class MMAEMU_API PackedOperand {
+ public:
+  // The operand is not needed afterwards. Memory: two bytes a code, rows rounded up to 64. ValueError as
+  // accumulate, OutOfMemory.
+  static Result<PackedOperand> make(const OperandView& operand, const Execution& execution = {});
+
+  const OperandView& view() const { return view_; }             // rows of K, contiguous
+  const std::uint8_t* strips() const { return strips_.get(); }  // [row / 64][K][row % 64]
+
+ private:
+  std::shared_ptr<std::uint8_t[]> codes_;
+  std::shared_ptr<std::uint8_t[]> strips_;
+  OperandView view_;
+};
+
+// The same bits as with b.view().
+MMAEMU_API Status accumulate(const OperandView& a, const PackedOperand& b, const Accumulation& how,
+                             const ResultView& out, const Execution& execution = {});
+MMAEMU_API Status scaled_mm(const OperandView& a, const PackedOperand& b, const Accumulation& how,
                             const Epilogue& epilogue, const ResultView& out, const Execution& execution = {});
 
 // d[r] = one chain over K from c[r] (+0 where c is null): d = c + a_0 b_0 + a_1 b_1 + ... a and b have the

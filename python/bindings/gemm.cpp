@@ -27,6 +27,30 @@ void run_without_gil(int threads, Run run) {
   raise_unless_ok(status);
 }
 
+// The products with a right operand of type B.
+template <class B>
+void bind_products(nb::module_& m) {
+  m.def(
+      "accumulate",
+      [](const OperandView& a, const B& b, const Preset& preset, bool fast, std::int64_t S,
+         const std::string& scheme, const ResultView& out, int threads) {
+        const Accumulation how{preset, fast, {S, scheme_named(scheme)}};
+        run_without_gil(threads, [&](const Execution& e) { return accumulate(a, b, how, out, e); });
+      },
+      "a"_a, "b"_a, "preset"_a, "fast"_a, "S"_a, "scheme"_a, "out"_a, "threads"_a);
+  m.def(
+      "scaled_mm",
+      [](const OperandView& a, const B& b, const Preset& preset, bool fast, std::int64_t S,
+         const std::string& scheme, float scale_a, float scale_b, std::optional<float> scale_result,
+         const ResultView& out, int threads) {
+        const Accumulation how{preset, fast, {S, scheme_named(scheme)}};
+        const Epilogue epilogue{scale_a, scale_b, scale_result};
+        run_without_gil(threads, [&](const Execution& e) { return scaled_mm(a, b, how, epilogue, out, e); });
+      },
+      "a"_a, "b"_a, "preset"_a, "fast"_a, "S"_a, "scheme"_a, "scale_a"_a, "scale_b"_a,
+      "scale_result"_a.none(), "out"_a, "threads"_a);
+}
+
 }  // namespace
 
 void bind_gemm(nb::module_& m) {
@@ -61,25 +85,20 @@ void bind_gemm(nb::module_& m) {
     const std::vector<std::string_view> names = cpu_targets();
     return std::vector<std::string>(names.begin(), names.end());
   });
-  m.def(
-      "accumulate",
-      [](const OperandView& a, const OperandView& b, const Preset& preset, bool fast, std::int64_t S,
-         const std::string& scheme, const ResultView& out, int threads) {
-        const Accumulation how{preset, fast, {S, scheme_named(scheme)}};
-        run_without_gil(threads, [&](const Execution& e) { return accumulate(a, b, how, out, e); });
-      },
-      "a"_a, "b"_a, "preset"_a, "fast"_a, "S"_a, "scheme"_a, "out"_a, "threads"_a);
-  m.def(
-      "scaled_mm",
-      [](const OperandView& a, const OperandView& b, const Preset& preset, bool fast, std::int64_t S,
-         const std::string& scheme, float scale_a, float scale_b, std::optional<float> scale_result,
-         const ResultView& out, int threads) {
-        const Accumulation how{preset, fast, {S, scheme_named(scheme)}};
-        const Epilogue epilogue{scale_a, scale_b, scale_result};
-        run_without_gil(threads, [&](const Execution& e) { return scaled_mm(a, b, how, epilogue, out, e); });
-      },
-      "a"_a, "b"_a, "preset"_a, "fast"_a, "S"_a, "scheme"_a, "scale_a"_a, "scale_b"_a,
-      "scale_result"_a.none(), "out"_a, "threads"_a);
+  nb::class_<PackedOperand>(m, "PackedOperand")
+      .def_static(
+          "make",
+          [](const OperandView& operand, int threads) {
+            Result<PackedOperand> packed = Error{};
+            run_without_gil(threads, [&](const Execution& e) {
+              packed = PackedOperand::make(operand, e);
+              return packed.ok() ? Status() : Status(packed.error());
+            });
+            return packed.value();
+          },
+          "operand"_a, "threads"_a);
+  bind_products<OperandView>(m);
+  bind_products<PackedOperand>(m);
   m.def(
       "dot",
       [](const OperandView& a, const OperandView& b, std::uintptr_t c, const Preset& preset, std::uintptr_t d,

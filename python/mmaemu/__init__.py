@@ -39,6 +39,8 @@ _HOMES = {
     "BackendFallbackWarning": "errors",
     "NativeCallWarning": "errors",
     "emulate": "emulation",
+    "PackedWeight": "weights",
+    "pack": "weights",
 }
 _MODULES = ("errors", "model", "testing")
 
@@ -95,5 +97,7 @@ if TYPE_CHECKING:
     from .splitk import SplitDecision as SplitDecision
     from .splitk import SplitK as SplitK
     from .splitk import resolve_splitk as resolve_splitk
+    from .weights import PackedWeight as PackedWeight
+    from .weights import pack as pack
 
     __version__: str

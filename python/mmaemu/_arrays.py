@@ -74,8 +74,17 @@ def _check_dense(name: str, tensor: Array) -> None:
         raise ReferenceRejectsError(f"{name} must be a dense tensor, not one of layout {layout}")
 
 
+def is_packed(value: Any) -> bool:
+    weights = sys.modules.get(f"{__package__}.weights")
+    return weights is not None and isinstance(value, weights.PackedWeight)
+
+
 def describe(name: str, array: Array) -> _native.TensorDesc:
-    """What planning needs to know of an argument."""
+    """What planning needs to know of an argument. A packed weight is a contiguous w, and as mat2 its w.t()."""
+    if is_packed(array):
+        N, K = array.shape
+        shape, strides = ([K, N], [1, K]) if name == "mat2" else ([N, K], [K, 1])
+        return _native.TensorDesc(array.dtype, shape, strides, 0, "cpu", False)
     if is_numpy(array):
         return _native.TensorDesc(dtype_of(array), list(array.shape), list(strides_of(array)), 0, "cpu", False)
     _check_dense(name, array)
@@ -91,7 +100,7 @@ def describe(name: str, array: Array) -> _native.TensorDesc:
 
 def check_has_data(name: str, array: Array) -> None:
     """UnsupportedFeatureError for tensors whose memory does not hold their numbers."""
-    if is_numpy(array) or 0 in array.shape:
+    if is_numpy(array) or is_packed(array) or 0 in array.shape:
         return
     try:
         held = not _is_fake(array) and array.data_ptr() != 0
@@ -120,6 +129,11 @@ def on_host(array: Array) -> Array:
     if is_numpy(array) or array.device.type == "cpu":
         return array
     return array.detach().cpu()
+
+
+def right_operand(array: Array) -> _native.OperandView | _native.PackedOperand:
+    """N x K codes as the library takes them, from an array or a packed weight."""
+    return array._packed if is_packed(array) else operand_view(on_host(array))
 
 
 def operand_view(array: Array) -> _native.OperandView:

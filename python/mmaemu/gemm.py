@@ -40,11 +40,11 @@ def scaled_mm(
 ) -> torch.Tensor:
     """torch._scaled_mm of torch 2.7.1 with the bits of the profile's platform.
 
-    input [M, K] row-major and mat2 [K, N] column-major, FP8; K and N multiples of 16. scale_a, scale_b and
-    scale_result: one float32 element each, scale_result used for FP8 results only. out_dtype: float32, bfloat16,
-    float16 or FP8; None: out's, else input's. use_fast_accum: one chain over K instead of one per 128 elements.
-    out: written only if the call succeeds. profile: None is $MMAEMU_PROFILE or "hopper". splitk: "auto", 1,
-    (S, scheme) or a SplitK. Returns [M, N].
+    input [M, K] row-major and mat2 [K, N] column-major, FP8; K and N multiples of 16; mat2 may be a PackedWeight.
+    scale_a, scale_b and scale_result: one float32 element each, scale_result used for FP8 results only. out_dtype:
+    float32, bfloat16, float16 or FP8; None: out's, else input's. use_fast_accum: one chain over K instead of one per
+    128 elements. out: written only if the call succeeds. profile: None is $MMAEMU_PROFILE or "hopper". splitk: "auto",
+    1, (S, scheme) or a SplitK. Returns [M, N].
 
     Raises ReferenceRejectsError where torch 2.7.1 or the platform's cuBLAS rejects the call,
     UnsupportedFeatureError for bias, row-wise scales and grad mode, SplitKUnknownError where "auto" cannot
@@ -100,11 +100,11 @@ def _compute(call: contract.Call, plan: _native.CallPlan, dtype: torch.dtype) ->
     import torch
 
     a = _arrays.on_host(call.input)
-    b = _arrays.on_host(call.mat2.t())
+    b = call.mat2 if _arrays.is_packed(call.mat2) else call.mat2.t()
     result = torch.empty(plan.M, plan.N, dtype=dtype, device="cpu")
     _native.scaled_mm(
         _arrays.operand_view(a),
-        _arrays.operand_view(b),
+        _arrays.right_operand(b),
         platforms.to_native(call.profile).preset,
         call.use_fast_accum,
         plan.split.S,
@@ -132,17 +132,18 @@ def accumulate(
     """The fp32 [M, N] accumulator of a @ b.T before the scales, as the profile's cuBLAS computes it.
 
     a [M, K] and b [N, K], both float8_e4m3fn or float8_e5m2 as torch tensors, numpy arrays of ml_dtypes or DLPack
-    producers; any layout, alignment and K. out_dtype_for_split: the result dtype under which the split decision is
-    looked up. Returns a tensor for tensors, an array for arrays.
+    producers, b also as a PackedWeight; any layout, alignment and K. out_dtype_for_split: the result dtype under which
+    the split decision is looked up. Returns a tensor for tensors, an array for arrays.
 
     Raises TypeError for other types and for a mixture of tensors and arrays, ValueError for sizes and devices,
     and what scaled_mm raises for the split, the backend and grad mode.
     """
     a, b = _arrays.from_dlpack(a), _arrays.from_dlpack(b)
-    arrays = _arrays.is_numpy(a) and _arrays.is_numpy(b)
-    if not arrays and not (_arrays.is_tensor(a) and _arrays.is_tensor(b)):
+    packed = _arrays.is_packed(b)
+    arrays = _arrays.is_numpy(a) and (packed or _arrays.is_numpy(b))
+    if not arrays and not (_arrays.is_tensor(a) and (packed or _arrays.is_tensor(b))):
         raise TypeError(
-            "accumulate(): a and b must both be torch tensors or both numpy arrays, not "
+            "accumulate(): a and b must both be torch tensors or both numpy arrays (b may be packed), not "
             f"{_arrays.kind_name(a)} and {_arrays.kind_name(b)}"
         )
     if out_dtype_for_split is _FLOAT32:
@@ -161,7 +162,7 @@ def accumulate(
         return result if arrays else result.to(a.device)
     _native.accumulate(
         _arrays.operand_view(_arrays.on_host(a)),
-        _arrays.operand_view(_arrays.on_host(b)),
+        _arrays.right_operand(b),
         platforms.to_native(chosen).preset,
         bool(use_fast_accum),
         plan.split.S,

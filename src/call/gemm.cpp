@@ -134,9 +134,11 @@ Result<std::optional<cpu::Target>> choose_target(const Execution& execution) {
                                            "; the targets here are " + target_list()};
 }
 
-// A product that is computed by whatever engine serves it. `scaled`: apply the epilogue.
-Status run_gemm(const OperandView& a, const OperandView& b, const Accumulation& how, const ResultView& out,
-                const Execution& execution, const Epilogue& epilogue, bool scaled) {
+// A product that is computed by whatever engine serves it. b_strips: null, or b as PackedOperand holds it.
+// `scaled`: apply the epilogue.
+Status run_gemm(const OperandView& a, const OperandView& b, const std::uint8_t* b_strips,
+                const Accumulation& how, const ResultView& out, const Execution& execution,
+                const Epilogue& epilogue, bool scaled) {
   if (Status s = check_product(a, b); !s.ok()) return s;
   if (Status s = check_result(a, b, out); !s.ok()) return s;
   const Result<AccumulationPlan> plan = AccumulationPlan::make(how.preset, a.depth, how.fast, how.split);
@@ -153,7 +155,7 @@ Status run_gemm(const OperandView& a, const OperandView& b, const Accumulation& 
                                       .scale_again = again,
                                       .scale_result = again ? *epilogue.scale_result : 1.0F,
                                       .format = out.format};
-    if (!cpu::gemm(*target.value(), a, b, how.preset, plan.value(), finish, out, execution))
+    if (!cpu::gemm(*target.value(), a, b, b_strips, how.preset, plan.value(), finish, out, execution))
       return cancelled();
     return {};
   }
@@ -185,19 +187,74 @@ Result<std::string_view> cpu_target(const Execution& execution) try {
   return out_of_memory();
 }
 
-Status accumulate(const OperandView& a, const OperandView& b, const Accumulation& how, const ResultView& out,
-                  const Execution& execution) try {
+namespace {
+
+Status checked_accumulate(const OperandView& a, const OperandView& b, const std::uint8_t* b_strips,
+                          const Accumulation& how, const ResultView& out, const Execution& execution) try {
   if (out.format != FormatId::float32)
     return Error{ErrorKind::value_error,
                  "out: an accumulator is float32, not " + std::string(format(out.format).name)};
-  return run_gemm(a, b, how, out, execution, {}, false);
+  return run_gemm(a, b, b_strips, how, out, execution, {}, false);
 } catch (...) {
   return out_of_memory();
 }
 
+Status checked_scaled_mm(const OperandView& a, const OperandView& b, const std::uint8_t* b_strips,
+                         const Accumulation& how, const Epilogue& epilogue, const ResultView& out,
+                         const Execution& execution) try {
+  return run_gemm(a, b, b_strips, how, out, execution, epilogue, true);
+} catch (...) {
+  return out_of_memory();
+}
+
+}  // namespace
+
+Status accumulate(const OperandView& a, const OperandView& b, const Accumulation& how, const ResultView& out,
+                  const Execution& execution) {
+  return checked_accumulate(a, b, nullptr, how, out, execution);
+}
+
+Status accumulate(const OperandView& a, const PackedOperand& b, const Accumulation& how,
+                  const ResultView& out, const Execution& execution) {
+  return checked_accumulate(a, b.view(), b.strips(), how, out, execution);
+}
+
 Status scaled_mm(const OperandView& a, const OperandView& b, const Accumulation& how,
-                 const Epilogue& epilogue, const ResultView& out, const Execution& execution) try {
-  return run_gemm(a, b, how, out, execution, epilogue, true);
+                 const Epilogue& epilogue, const ResultView& out, const Execution& execution) {
+  return checked_scaled_mm(a, b, nullptr, how, epilogue, out, execution);
+}
+
+Status scaled_mm(const OperandView& a, const PackedOperand& b, const Accumulation& how,
+                 const Epilogue& epilogue, const ResultView& out, const Execution& execution) {
+  return checked_scaled_mm(a, b.view(), b.strips(), how, epilogue, out, execution);
+}
+
+Result<PackedOperand> PackedOperand::make(const OperandView& operand, const Execution& execution) try {
+  if (Status s = check_operand("operand", operand); !s.ok()) return s.error();
+  const std::int64_t strips = operand.rows / cpu::kMaxStrip + (operand.rows % cpu::kMaxStrip != 0 ? 1 : 0);
+  if (operand.depth > 0 && strips > std::numeric_limits<std::int64_t>::max() / cpu::kMaxStrip / operand.depth)
+    return Error{ErrorKind::value_error,
+                 "operand: sizes " + size_text(operand.rows, operand.depth) + " are too large to pack"};
+  PackedOperand packed;
+  packed.view_ = {nullptr, operand.format, operand.rows, operand.depth, operand.depth, 1};
+  packed.codes_ = std::make_shared<std::uint8_t[]>(static_cast<std::size_t>(operand.rows * operand.depth));
+  packed.strips_ =
+      std::make_shared<std::uint8_t[]>(static_cast<std::size_t>(strips * cpu::kMaxStrip * operand.depth));
+  packed.view_.data = packed.codes_.get();
+  const auto pack_strip = [&](std::int64_t strip) {
+    std::uint8_t* const to = packed.strips_.get() + strip * cpu::kMaxStrip * operand.depth;
+    const std::int64_t first = strip * cpu::kMaxStrip;
+    for (std::int64_t r = first; r < std::min(first + cpu::kMaxStrip, operand.rows); ++r) {
+      const auto* codes = static_cast<const std::uint8_t*>(operand.data) + r * operand.row_stride;
+      for (std::int64_t k = 0; k < operand.depth; ++k) {
+        const std::uint8_t code = codes[k * operand.depth_stride];
+        packed.codes_[static_cast<std::size_t>(r * operand.depth + k)] = code;
+        to[k * cpu::kMaxStrip + r - first] = code;
+      }
+    }
+  };
+  if (!parallel_for(strips, execution.threads, pack_strip, execution.cancelled)) return cancelled();
+  return packed;
 } catch (...) {
   return out_of_memory();
 }

@@ -85,10 +85,10 @@ bool covers(const Preset& preset) {
          preset.min_exp <= kMostMinExp;
 }
 
-bool gemm(Target target, const OperandView& a, const OperandView& b, const Preset& preset,
-          const AccumulationPlan& plan, const FinishArguments& finish, const ResultView& out,
-          const Execution& execution) {
-  const Problem problem{kernels(target), a, b, preset, plan, finish, out};
+bool gemm(Target target, const OperandView& a, const OperandView& b, const std::uint8_t* b_strips,
+          const Preset& preset, const AccumulationPlan& plan, const FinishArguments& finish,
+          const ResultView& out, const Execution& execution) {
+  const Problem problem{kernels(target), a, b, b_strips, preset, plan, finish, out};
   const int threads = execution.threads > 0 ? execution.threads : available_threads();
   const Tiling tiling = choose_tiling(problem, threads);
   const std::int64_t across = tiling.across(out);

@@ -15,9 +15,10 @@ namespace mmaemu::cpu {
 bool covers(const Preset& preset);
 
 // out[m, n] = finish(accumulator[m, n]). The arguments are valid and agree, the preset is covered, depth > 0.
-// False if it was cancelled. Throws std::bad_alloc before anything is written.
-bool gemm(Target target, const OperandView& a, const OperandView& b, const Preset& preset,
-          const AccumulationPlan& plan, const FinishArguments& finish, const ResultView& out,
-          const Execution& execution);
+// b_strips: null, or b's codes as [row / kMaxStrip][K][row % kMaxStrip]. False if it was cancelled. Throws
+// std::bad_alloc before anything is written.
+bool gemm(Target target, const OperandView& a, const OperandView& b, const std::uint8_t* b_strips,
+          const Preset& preset, const AccumulationPlan& plan, const FinishArguments& finish,
+          const ResultView& out, const Execution& execution);
 
 }  // namespace mmaemu::cpu

@@ -147,7 +147,23 @@ OperandView Workspace::strip_rows(std::int64_t strip) const {
   return rows_from(problem_.b, tile_.column + column, std::min<std::int64_t>(strip_, tile_.columns - column));
 }
 
+void Workspace::copy_packed_strip(std::int64_t strip, const Chain& chain, std::int64_t first, int elements) {
+  const std::int64_t column = tile_.column + strip * strip_;
+  const std::uint8_t* const from =
+      problem_.b_strips + column / kMaxStrip * kMaxStrip * problem_.b.depth + column % kMaxStrip;
+  for_each_run(chain, first, elements, [&](std::int64_t k, std::int64_t length, std::int64_t at) {
+    std::uint8_t* const to = packed_strip_->codes + at * strip_;
+    if (strip_ == kMaxStrip) {
+      std::memcpy(to, from + k * kMaxStrip, static_cast<std::size_t>(length * kMaxStrip));
+      return;
+    }
+    for (std::int64_t i = 0; i < length; ++i)
+      std::memcpy(to + i * strip_, from + (k + i) * kMaxStrip, static_cast<std::size_t>(strip_));
+  });
+}
+
 void Workspace::gather_strip(std::int64_t strip, const Chain& chain, std::int64_t first, int elements) {
+  if (problem_.b_strips != nullptr) return copy_packed_strip(strip, chain, first, elements);
   const OperandView b = strip_rows(strip);
   std::uint8_t* const codes = packed_strip_->codes;
   if (b.row_stride == 1) {

@@ -24,6 +24,7 @@ struct Problem {
   const Kernels& kernels;
   const OperandView& a;
   const OperandView& b;
+  const std::uint8_t* b_strips;  // null, or b's codes as [row / kMaxStrip][K][row % kMaxStrip]
   const Preset& preset;
   const AccumulationPlan& plan;
   const FinishArguments& finish;
@@ -50,6 +51,7 @@ class Workspace {
   void run_partial(std::int64_t partial, float* to);
   void run_chain(const Chain& chain, float* accumulators, float* sums);
   void pack_rows(const Chain& chain, std::int64_t first, const Blocks& blocks);
+  void copy_packed_strip(std::int64_t strip, const Chain& chain, std::int64_t first, int elements);
   void gather_strip(std::int64_t strip, const Chain& chain, std::int64_t first, int elements);
   void run_blocks(const Blocks& blocks, float* accumulators);
   void add(float* sums, const float* terms, std::int64_t count) const;

@@ -51,13 +51,13 @@ Status model_dot(const OperandView& a, const OperandView& b, const float* c, con
   return {};
 }
 
-// The entry points with one CPU target forced.
-Target forced(std::string_view name) {
+// The entry points on a CPU target; "": the one they choose.
+Target entry_points(const std::string& label, std::string_view name) {
   const auto on = [name](Execution execution) {
     execution.target = name;
     return execution;
   };
-  return {"cpu_" + std::string(name),
+  return {label,
           [on](const OperandView& a, const OperandView& b, const Accumulation& how, const ResultView& out,
                const Execution& execution) { return accumulate(a, b, how, out, on(execution)); },
           [on](const OperandView& a, const OperandView& b, const Accumulation& how, const Epilogue& epilogue,
@@ -72,10 +72,11 @@ Target forced(std::string_view name) {
 const std::vector<Target>& targets() {
   static const std::vector<Target> kTargets = [] {
     std::vector<Target> all{
-        {"api", &mmaemu::accumulate, &mmaemu::scaled_mm, &mmaemu::dot},
+        entry_points("api", ""),
         {"model", &model_accumulate, &model_scaled_mm, &model_dot},
     };
-    for (const std::string_view name : cpu_targets()) all.push_back(forced(name));
+    for (const std::string_view name : cpu_targets())
+      all.push_back(entry_points("cpu_" + std::string(name), name));
     return all;
   }();
   return kTargets;

@@ -376,6 +376,39 @@ TEST(Subnormals, AreKeptWhileTheyAreFlushed) {
   EXPECT_EQ(std::bit_cast<std::uint32_t>(d), 0x00012345U);
 }
 
+TEST(PackedOperands, OutliveTheOperandTheyWereMadeOf) {
+  Product p(5, 70, 40);
+  ASSERT_TRUE(p.accumulate().ok());
+  const std::vector<float> expected = p.result;
+  const Result<PackedOperand> packed = PackedOperand::make(p.b);
+  ASSERT_TRUE(packed.ok());
+  const PackedOperand copy = packed.value();
+  std::ranges::fill(p.b_codes, std::uint8_t{0});
+  std::ranges::fill(p.result, 0.0F);
+  for (const std::string_view target : cpu_targets()) {
+    Execution on_target;
+    on_target.target = target;
+    ASSERT_TRUE(accumulate(p.a, copy, p.how, p.out, on_target).ok());
+    EXPECT_EQ(p.result, expected) << target;
+  }
+}
+
+TEST(PackedOperands, AreCheckedLikeOthers) {
+  Product p;
+  p.b.format = FormatId::float16;
+  const Result<PackedOperand> halves = PackedOperand::make(p.b);
+  ASSERT_FALSE(halves.ok());
+  EXPECT_EQ(halves.error().kind, ErrorKind::value_error);
+  p.b = {nullptr, FormatId::e4m3, kHuge, 4, 4, 1};
+  EXPECT_FALSE(PackedOperand::make(p.b).ok());
+  Product other(2, 3, 5);
+  const Result<PackedOperand> deeper = PackedOperand::make(other.b);
+  ASSERT_TRUE(deeper.ok());
+  expect_value_error(accumulate(p.a, deeper.value(), p.how, p.out), {"[2, 4]", "[3, 5]", "K"});
+  other.b.rows = 0;
+  EXPECT_TRUE(PackedOperand::make(other.b).ok());
+}
+
 TEST(FlushToZero, IsSeenInResultsAndInInputs) {
   EXPECT_FALSE(flush_to_zero_active());
   for (const unsigned bits : {kFlushResults, kFlushInputs, kFlushResults | kFlushInputs}) {

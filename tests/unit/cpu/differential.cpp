@@ -140,6 +140,7 @@ struct DifferentialCase::State {
   bool scaled = false;
   Epilogue epilogue;
   int threads = 1;
+  bool packed = false;  // b is packed before
   Layout a, b, out;
   OperandView a_view, b_view;
   FormatId out_format = FormatId::float32;
@@ -190,6 +191,7 @@ DifferentialCase::DifferentialCase(std::uint64_t seed, std::int64_t index) : sta
   constexpr std::array<int, 3> kThreads{1, 2, 5};
   s.threads = kThreads[static_cast<std::size_t>(pick(random, 0, 2))];
   s.out = make_layout(s.M, s.N, format(s.out_format).bytes(), random);
+  s.packed = pick(random, 0, 2) == 0;
 }
 
 DifferentialCase::~DifferentialCase() {
@@ -206,7 +208,8 @@ std::string DifferentialCase::description() const {
        << s.how.split.S << " " << name(s.how.split.scheme) << ", strides " << s.a.row_stride << ","
        << s.a.column_stride << " " << s.b.row_stride << "," << s.b.column_stride << ", "
        << (s.scaled ? "scaled " : "accumulator ") << format(s.out_format).name << ", " << s.threads
-       << " threads; again with MMAEMU_TEST_SEED=" << s.seed << ", case " << s.index;
+       << " threads" << (s.packed ? ", b packed" : "") << "; again with MMAEMU_TEST_SEED=" << s.seed
+       << ", case " << s.index;
   return text.str();
 }
 
@@ -220,8 +223,17 @@ std::optional<std::string> DifferentialCase::difference(std::string_view target)
   Execution execution;
   execution.threads = s.threads;
   execution.target = target;
-  const Status status = s.scaled ? scaled_mm(s.a_view, s.b_view, s.how, s.epilogue, view, execution)
-                                 : accumulate(s.a_view, s.b_view, s.how, view, execution);
+  const auto run = [&](const auto& b) {
+    return s.scaled ? scaled_mm(s.a_view, b, s.how, s.epilogue, view, execution)
+                    : accumulate(s.a_view, b, s.how, view, execution);
+  };
+  Status status;
+  if (s.packed) {
+    const Result<PackedOperand> b = PackedOperand::make(s.b_view, execution);
+    status = b.ok() ? run(b.value()) : b.error();
+  } else {
+    status = run(s.b_view);
+  }
   if (!status.ok()) return status.error().message;
   for (std::int64_t m = 0; m < s.M; ++m) {
     for (std::int64_t n = 0; n < s.N; ++n) {
