@@ -89,12 +89,11 @@ def test_arrays_may_have_any_strides() -> None:
 
 @pytest.mark.parametrize("order", ["<f4", ">f4"])
 def test_c_of_dot_may_have_any_byte_order_and_alignment(order: str) -> None:
-    a = array(3, 32)
-    want = word_bits(mmaemu.model.dot(a, a, np.array([1.0, 2.5, -3.0], np.float32)))
+    zeros = np.zeros((3, 32), ml_dtypes.float8_e4m3fn)
     memory = np.zeros(13, np.uint8)
     unaligned = memory[1:].view(order)
     unaligned[:] = [1.0, 2.5, -3.0]
-    assert word_bits(mmaemu.model.dot(a, a, unaligned)) == want
+    assert mmaemu.model.dot(zeros, zeros, unaligned).tolist() == [1.0, 2.5, -3.0]
 
 
 def test_out_dtype_for_split_of_arrays_is_a_numpy_dtype_or_a_name() -> None:
