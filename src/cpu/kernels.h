@@ -12,7 +12,7 @@
 namespace mmaemu::cpu {
 
 // K elements that are packed at a time; a multiple of every vector's bytes.
-inline constexpr int kChunk = 128;
+inline constexpr int kChunk = 64;
 inline constexpr int kMaxStrip = 64;
 inline constexpr int kVectorAlignment = 64;
 
