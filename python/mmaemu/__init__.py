@@ -38,9 +38,12 @@ _HOMES = {
     "UnvalidatedEnvelopeWarning": "errors",
     "BackendFallbackWarning": "errors",
     "NativeCallWarning": "errors",
+    "RecordingError": "errors",
+    "RecordingWarning": "errors",
     "emulate": "emulation",
     "PackedWeight": "weights",
     "pack": "weights",
+    "record": "recording",
 }
 _MODULES = ("errors", "model", "testing")
 
@@ -78,6 +81,8 @@ if TYPE_CHECKING:
     from .errors import ExperimentalPresetWarning as ExperimentalPresetWarning
     from .errors import MmaemuError as MmaemuError
     from .errors import NativeCallWarning as NativeCallWarning
+    from .errors import RecordingError as RecordingError
+    from .errors import RecordingWarning as RecordingWarning
     from .errors import ReferenceRejectsError as ReferenceRejectsError
     from .errors import SplitKUnknownError as SplitKUnknownError
     from .errors import UnsupportedFeatureError as UnsupportedFeatureError
@@ -94,6 +99,7 @@ if TYPE_CHECKING:
     from .presets import Preset as Preset
     from .presets import get_preset as get_preset
     from .presets import list_presets as list_presets
+    from .recording import record as record
     from .splitk import SplitDecision as SplitDecision
     from .splitk import SplitK as SplitK
     from .splitk import resolve_splitk as resolve_splitk

@@ -88,14 +88,24 @@ def describe(name: str, array: Array) -> _native.TensorDesc:
     if is_numpy(array):
         return _native.TensorDesc(dtype_of(array), list(array.shape), list(strides_of(array)), 0, "cpu", False)
     _check_dense(name, array)
-    device = str(array.device)
-    # cuBLAS wants 16-byte alignment. On the CPU, where addresses mean nothing to it, the offset stands for them.
-    offset = array.storage_offset() * array.itemsize if device == "cpu" else 0
-    if device.startswith("cuda"):
-        offset = array.data_ptr() % 16
     return _native.TensorDesc(
-        dtype_of(array), list(array.shape), list(array.stride()), offset, device, array.requires_grad
+        dtype_of(array),
+        list(array.shape),
+        list(array.stride()),
+        offset_of(array),
+        str(array.device),
+        array.requires_grad,
     )
+
+
+def offset_of(tensor: Array) -> int:
+    """Bytes from a 16-byte boundary, as far as cuBLAS would see one.
+
+    On the CPU, where addresses mean nothing to it, the offset into the storage stands for them.
+    """
+    if tensor.device.type == "cuda":
+        return tensor.data_ptr() % 16
+    return tensor.storage_offset() * tensor.itemsize if tensor.device.type == "cpu" else 0
 
 
 def check_has_data(name: str, array: Array) -> None:

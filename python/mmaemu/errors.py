@@ -23,6 +23,10 @@ class BackendUnavailableError(MmaemuError, RuntimeError):
     """An explicitly requested backend cannot serve the call."""
 
 
+class RecordingError(MmaemuError):
+    """A recording cannot be written or read; the message names the file and the way out."""
+
+
 class ExperimentalPresetWarning(UserWarning):
     """An experimental or custom preset or profile is used."""
 
@@ -41,6 +45,10 @@ class BackendFallbackWarning(RuntimeWarning):
 
 class NativeCallWarning(UserWarning):
     """A call under emulate(unsupported="native") ran as it is; the message says why."""
+
+
+class RecordingWarning(UserWarning):
+    """A call is left out of a recording; the message says why."""
 
 
 for _class in list(vars().values()):
