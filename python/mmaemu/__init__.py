@@ -44,6 +44,8 @@ _HOMES = {
     "PackedWeight": "weights",
     "pack": "weights",
     "record": "recording",
+    "audit": "auditing",
+    "AuditReport": "auditing",
 }
 _MODULES = ("errors", "model", "testing")
 
@@ -71,6 +73,8 @@ if TYPE_CHECKING:
     from . import errors as errors
     from . import model as model
     from . import testing as testing
+    from .auditing import AuditReport as AuditReport
+    from .auditing import audit as audit
     from .backends import BackendStatus as BackendStatus
     from .backends import GateResult as GateResult
     from .backends import backends_status as backends_status

@@ -6,6 +6,7 @@ import collections
 import contextlib
 import dataclasses
 import os
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,6 +17,7 @@ from .errors import RecordingError
 if TYPE_CHECKING:
     import torch
 
+_OPEN_SHARDS = 4  # opening one reads the names of all its tensors
 _CACHED_BYTES = 2**28  # of tensors that were loaded and verified; weights come back at every call
 _REMEDY = "restore the file from a copy, or record the calls again"
 
@@ -128,33 +130,37 @@ def read_calls(folder: Path) -> tuple[list[RecordedCall], list[str]]:
 
 
 class Shards:
-    """Loads saved tensors. One thread."""
+    """Loads saved tensors, for any thread, and keeps some of those that it verified."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
         self._library = _store.needed()
         self._cached: collections.OrderedDict[str, torch.Tensor] = collections.OrderedDict()
         self._size = 0
+        self._open: collections.OrderedDict[Path, Any] = collections.OrderedDict()
+        self._lock = threading.Lock()
 
     def load(self, saved: Saved, *, transposed: bool = False) -> torch.Tensor:
         """The tensor, row-major; RecordingError where its file lacks it, or holds other bytes than were saved.
 
         transposed: it was saved so, as mat2 is.
         """
-        if saved.key in self._cached:
-            self._cached.move_to_end(saved.key)
-            return self._cached[saved.key]
+        with self._lock:
+            if saved.key in self._cached:
+                self._cached.move_to_end(saved.key)
+                return self._cached[saved.key]
         path, tensor = self.load_unverified(saved, transposed=transposed)
         if _store.content_key(tensor) != saved.key:
             raise RecordingError(f"{path}: tensor {saved.key} was changed after it was recorded; {_REMEDY}")
-        self._remember(saved.key, tensor)
+        with self._lock:
+            self._remember(saved.key, tensor)
         return tensor
 
     def load_unverified(self, saved: Saved, *, transposed: bool = False) -> tuple[Path, torch.Tensor]:
         """As load, with the file's path, whatever its bytes are."""
         path = self._folder / _store.shard_name(saved.shard)
-        with self._reading(path), self._library.safe_open(path, "pt") as shard:
-            tensor = shard.get_tensor(saved.key).contiguous()
+        with self._reading(path), self._lock:
+            tensor = self._opened(path).get_tensor(saved.key).contiguous()
         shape = saved.layout.shape[::-1] if transposed else saved.layout.shape
         found = f"{str(tensor.dtype).removeprefix('torch.')} {list(tensor.shape)}"
         if found != f"{saved.layout.dtype} {list(shape)}":
@@ -162,6 +168,13 @@ class Shards:
                 f"{path}: tensor {saved.key} is {found}, recorded was {saved.layout.dtype} {list(shape)}; {_REMEDY}"
             )
         return path, tensor
+
+    def _opened(self, path: Path) -> Any:
+        if path not in self._open:
+            while len(self._open) >= _OPEN_SHARDS:
+                self._open.popitem(last=False)
+            self._open[path] = self._library.safe_open(path, "pt").__enter__()
+        return self._open[path]
 
     @contextlib.contextmanager
     def _reading(self, path: Path) -> Iterator[None]:
@@ -175,8 +188,9 @@ class Shards:
             raise RecordingError(f"{path} is damaged or no shard of this recording ({problem}); {_REMEDY}") from None
 
     def _remember(self, key: str, tensor: torch.Tensor) -> None:
+        if key not in self._cached:
+            self._size += tensor.numel() * tensor.element_size()
         self._cached[key] = tensor
-        self._size += tensor.numel() * tensor.element_size()
         while self._size > _CACHED_BYTES:
             _, oldest = self._cached.popitem(last=False)
             self._size -= oldest.numel() * oldest.element_size()

@@ -226,7 +226,7 @@ class Writer:
         return sum(_size(tensor) for key, tensor in tensors.items() if key not in self._shard_of)
 
     def append(self, fields: dict[str, Any], tensors: dict[str, torch.Tensor]) -> None:
-        """Saves tensors, by their keys, that are not saved yet, and a line: of fields, and of the shard's number of each key."""
+        """Saves the tensors, by their keys, that are not saved yet, and a line of fields and of each tensor's shard."""
         for key, tensor in tensors.items():
             if key not in self._shard_of:
                 self._pending.tensors[key] = tensor

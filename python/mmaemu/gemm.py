@@ -68,12 +68,13 @@ def scaled_mm(
     return execute(call)[0]
 
 
-def execute(call: contract.Call) -> tuple[torch.Tensor, _native.CallPlan]:
-    """scaled_mm's result for a call, and the plan that gave it."""
+def execute(call: contract.Call, *, quiet: bool = False) -> tuple[torch.Tensor, _native.CallPlan]:
+    """scaled_mm's result for a call, and the plan that gave it. quiet: emits no warnings; the plan holds them."""
     plan = call.plan()
     if plan.error is None:
         call.check_runnable(plan)
-    _emit.emit(plan.warnings)
+    if not quiet:
+        _emit.emit(plan.warnings)
     plan.raise_error()
     return _run_scaled_mm(call, plan), plan
 

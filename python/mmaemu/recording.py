@@ -1,4 +1,4 @@
-"""record: the FP8 products of eager code, saved with their operands and results so that another machine can audit them."""
+"""record: the FP8 products of eager code, saved with operands and results so that another machine can audit them."""
 
 from __future__ import annotations
 

@@ -1,0 +1,382 @@
+"""audit: recomputes every recorded call, compares the bits, and says per layer and per call what differs and why."""
+
+from __future__ import annotations
+
+import collections
+import dataclasses
+import os
+import time
+import uuid
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from . import _native, _recorded, contract, platforms, splitk, tables
+from .platforms import Profile
+
+if TYPE_CHECKING:
+    from . import _audit_tasks
+    from ._differences import Differences
+
+EQUAL, DIFFERENT, UNCHECKED = "equal", "different", "unchecked"
+ALL_EQUAL, DIFFERENCES, NOTHING_CHECKED = 0, 1, 4  # exit statuses
+_SHOWN_ROWS = 40
+_MANY = 0.01  # of the elements: fewer differ in places, where another way to compute would change most
+
+Progress = Callable[[int, int], None]
+
+
+@dataclasses.dataclass(frozen=True)
+class CallReport:
+    """What an audit found of one call.
+
+    status: "equal", "different" or "unchecked", reason then says why. counts: differing elements by class (zero sign,
+    NaN payload, value). max_ulps: the largest distance between two differing numbers. ulps: place i counts distances
+    of 2^i to 2^(i + 1) - 1. first: up to ten differing elements. diagnosis: what else reproduces the recorded bits, or
+    that nothing known does; reproduced_by: the same as data. notes: what to know besides. seconds: of recomputing.
+    """
+
+    call: int
+    module: str | None
+    operator: str
+    device: str
+    computed_by: str
+    M: int
+    N: int
+    K: int
+    a_dtype: str
+    b_dtype: str
+    out_dtype: str
+    use_fast_accum: bool
+    status: str
+    reason: str
+    split: tuple[int, str] | None
+    split_source: str
+    backend: str
+    elements: int
+    counts: dict[str, int]
+    max_ulps: int | None
+    ulps: list[int]
+    first: list[dict[str, Any]]
+    diagnosis: str
+    reproduced_by: list[dict[str, Any]]
+    notes: list[str]
+    seconds: float
+
+    @property
+    def different(self) -> int:
+        """Differing elements."""
+        return sum(self.counts.values())
+
+
+@dataclasses.dataclass(frozen=True)
+class LayerReport:
+    """The calls of one module together. seconds: of recomputing."""
+
+    module: str
+    calls: int
+    equal: int
+    different: int
+    unchecked: int
+    elements: int
+    different_elements: int
+    max_ulps: int | None
+    seconds: float
+    says: str
+
+
+@dataclasses.dataclass(frozen=True)
+class AuditReport:
+    """What an audit found. problems: what is wrong with the recording's files. warnings: scaled_mm's, each once."""
+
+    path: str
+    profile: str
+    splitk: str
+    backend: str
+    version: str
+    calls: list[CallReport]
+    problems: list[str]
+    warnings: list[str]
+    seconds: float
+
+    def count(self, status: str) -> int:
+        """Calls of a status."""
+        return sum(call.status == status for call in self.calls)
+
+    @property
+    def exit_code(self) -> int:
+        """0: every call is there, was checked and is equal. 4: nothing could be checked. 1: anything else."""
+        if not self.count(EQUAL) + self.count(DIFFERENT):
+            return NOTHING_CHECKED
+        complete = self.count(EQUAL) == len(self.calls) and not self.problems
+        return ALL_EQUAL if complete else DIFFERENCES
+
+    @property
+    def layers(self) -> list[LayerReport]:
+        """A report for each module, in the order of their first calls."""
+        groups: dict[str, list[CallReport]] = {}
+        for call in self.calls:
+            groups.setdefault("(no module)" if call.module is None else call.module, []).append(call)
+        return [_layer(module, calls) for module, calls in groups.items()]
+
+    def to_json(self) -> dict[str, Any]:
+        """Everything, as dictionaries and lists."""
+        return dataclasses.asdict(self) | {
+            "exit_code": self.exit_code,
+            "counts": {status: self.count(status) for status in (EQUAL, DIFFERENT, UNCHECKED)},
+            "layers": [dataclasses.asdict(layer) for layer in self.layers],
+        }
+
+    def to_html(self) -> str:
+        """One page with plots, which needs nothing besides itself."""
+        from . import _audit_page
+
+        return _audit_page.page(self)
+
+    def summary(self) -> tables.Table:
+        """A row for each layer, those that are not equal first."""
+        layers = sorted(self.layers, key=lambda layer: layer.equal == layer.calls)
+        rows = [
+            (
+                layer.module,
+                f"{layer.calls:,}",
+                f"{layer.equal:,}",
+                f"{layer.different:,}",
+                f"{layer.unchecked:,}",
+                f"{layer.different_elements:,} of {layer.elements:,}",
+                "-" if layer.max_ulps is None else f"{layer.max_ulps:,}",
+                layer.says,
+            )
+            for layer in layers[:_SHOWN_ROWS]
+        ]
+        header = ("layer", "calls", "equal", "different", "unchecked", "elements that differ", "ulps", "says")
+        rest = f"; {len(layers) - _SHOWN_ROWS} more layers" if len(layers) > _SHOWN_ROWS else ""
+        return tables.Table(header, rows, f"{self.verdict}{rest}")
+
+    @property
+    def verdict(self) -> str:
+        """One sentence."""
+        equal, different, unchecked = (self.count(status) for status in (EQUAL, DIFFERENT, UNCHECKED))
+        text = f"{self.path}: {len(self.calls):,} calls under profile {self.profile}: {equal:,} equal bit for bit"
+        if different:
+            text += f", {different:,} different"
+        if unchecked:
+            text += f", {unchecked:,} not checked"
+        if self.problems:
+            text += f", {len(self.problems):,} damaged lines"
+        return f"{text} ({self.seconds:.1f} s)"
+
+    @property
+    def diagnosis(self) -> str:
+        """What reproduces most of the calls that are not equal; empty where nothing does."""
+        ways = collections.Counter(
+            (way["profile"], way["use_fast_accum"] == call.use_fast_accum)
+            for call in self.calls
+            for way in call.reproduced_by
+        )
+        if not ways:
+            return ""
+        (profile, same), count = ways.most_common(1)[0]
+        accumulation = "" if same else " with the other accumulation"
+        others = len(self.calls) - self.count(EQUAL)
+        share = f"all {others:,}" if count == others else f"{count:,} of the {others:,}"
+        split = ", with other splits" if same and profile == self.profile else ""
+        return f"profile {profile}{accumulation}{split} reproduces {share} calls that are not equal"
+
+    def __str__(self) -> str:
+        lines = [str(self.summary())]
+        if self.diagnosis:
+            lines += ["", self.diagnosis]
+        for call in [c for c in self.calls if c.status != EQUAL][:3]:
+            lines += ["", *_details(call)]
+        lines += ["", *(f"problem: {text}" for text in self.problems[:10])] if self.problems else []
+        lines += ["", *(f"warning: {text}" for text in self.warnings[:10])] if self.warnings else []
+        return "\n".join(lines)
+
+    def __repr__(self) -> str:
+        return f"<AuditReport {self.verdict}>"
+
+    def _repr_html_(self) -> str:
+        return self.summary()._repr_html_()
+
+
+def _details(call: CallReport) -> list[str]:
+    """Some lines on a call that is not equal."""
+    head = f"call {call.call}, {call.module or 'no module'}: {call.M} x {call.N}, K = {call.K}, {call.computed_by}"
+    lines = [f"{head}: {call.status}{f': {call.reason}' if call.reason else ''}"]
+    if call.different:
+        classes = ", ".join(f"{kind} {count:,}" for kind, count in call.counts.items() if count)
+        ulps = "" if call.max_ulps is None else f", at most {call.max_ulps:,} ulps"
+        lines.append(f"  {call.different:,} of {call.elements:,} elements differ ({classes}{ulps})")
+    for e in call.first[:3]:
+        lines.append(f"  {e['element']}: recorded {e['recorded']}, computed {e['computed']}: {e['class']}")
+    lines += [f"  {text}" for text in ([call.diagnosis] if call.diagnosis else []) + call.notes]
+    return lines
+
+
+def _layer(module: str, calls: list[CallReport]) -> LayerReport:
+    ulps = [call.max_ulps for call in calls if call.max_ulps is not None]
+    statuses = [call.status for call in calls]
+    says = list(dict.fromkeys(call.diagnosis or call.reason for call in calls if call.status != EQUAL))
+    return LayerReport(
+        module,
+        len(calls),
+        *(statuses.count(status) for status in (EQUAL, DIFFERENT, UNCHECKED)),
+        sum(call.elements for call in calls),
+        sum(call.different for call in calls),
+        max(ulps, default=None),
+        sum(call.seconds for call in calls),
+        "; ".join(says[:2]) + (f"; {len(says) - 2} more" if len(says) > 2 else ""),
+    )
+
+
+def audit(
+    path: str | os.PathLike[str],
+    *,
+    profile: str | Profile | None = None,
+    splitk: Any = "auto",
+    backend: str = "auto",
+    progress: Progress | None = None,
+) -> AuditReport:
+    """Recomputes every call of a recording under a profile and compares the results bit by bit.
+
+    path: the folder that record wrote. profile, backend: as in scaled_mm. splitk: as in scaled_mm, or "recorded", the
+    split that the recording tells (of emulated calls), else "auto". progress: called with the work done and the whole,
+    in multiplications. Operands that are not what was recorded, and calls that scaled_mm does not compute, are
+    reported as unchecked. The recording is only read.
+
+    RecordingError where path holds no recording; KeyError, TypeError and ValueError for arguments that do not fit.
+    """
+    begin = time.perf_counter()
+    folder = _recorded.folder_of(path)
+    settings = _settings(profile, splitk, backend)
+    calls, problems = _recorded.read_calls(folder)
+    reports, warnings = _Audit(folder, settings, calls, progress or (lambda done, whole: None)).run()
+    return AuditReport(
+        str(path),
+        settings.profile.name,
+        str(splitk),
+        backend,
+        _native.__version__,
+        reports,
+        problems,
+        warnings,
+        time.perf_counter() - begin,
+    )
+
+
+def _settings(profile: str | Profile | None, split: Any, backend: str) -> _audit_tasks.Settings:
+    from . import _audit_tasks
+
+    chosen = platforms.get_profile(profile)
+    if split != _audit_tasks.RECORDED and splitk.split_argument(split) is not None:
+        sizes = {"a_dtype": "e4m3", "b_dtype": "e4m3", "out_dtype": "float32", "use_fast_accum": True}
+        splitk.resolve_splitk(16, 16, 16, profile=chosen, splitk=split, dry=True, **sizes)
+    return _audit_tasks.Settings(chosen, split, contract.backend_argument("audit", backend), uuid.uuid4().hex)
+
+
+class _Audit:
+    """The pieces of an audit, run one after the other; the engine below uses the machine's threads."""
+
+    def __init__(
+        self, folder: Path, settings: _audit_tasks.Settings, calls: list[_recorded.RecordedCall], progress: Progress
+    ) -> None:
+        from . import _audit_tasks as tasks
+
+        self._tasks = tasks
+        self._folder, self._settings, self._calls, self._progress = folder, settings, calls, progress
+        self._plans = [tasks.plan(call, settings) for call in calls]
+        self._whole = sum(_work(call) for call in calls)
+        self._done = 0
+
+    def run(self) -> tuple[list[CallReport], list[str]]:
+        self._progress(0, self._whole)
+        reports = []
+        for call, planned in zip(self._calls, self._plans, strict=True):
+            reports.append(self._report(call, planned))
+            self._done += _work(call)
+            self._progress(self._done, self._whole)
+        return reports, list(dict.fromkeys(text for planned in self._plans for text in planned.warnings))
+
+    def _report(self, call: _recorded.RecordedCall, planned: _audit_tasks.Planned) -> CallReport:
+        checked = self._tasks.Checked(problem=planned.problem)
+        if planned.problem is None:
+            for rows in self._tasks.tiles(call):
+                piece = self._tasks.check(self._folder, call, self._settings, planned, rows)
+                checked = _joined(checked, piece)
+        ways: list[_audit_tasks.Candidate] = []
+        if (checked.problem is None and checked.differences.different) or planned.split_unknown:
+            ways = self._tasks.diagnose(self._folder, call, self._settings, planned, checked.differences)
+        return _call_report(call, planned, checked, ways)
+
+
+def _work(call: _recorded.RecordedCall) -> int:
+    M, N, K = call.sizes
+    return max(1, M * N * K)
+
+
+def _joined(before: _audit_tasks.Checked, piece: _audit_tasks.Checked) -> _audit_tasks.Checked:
+    """What the pieces so far and the next one, of the rows that follow, found together."""
+    before.differences.merge(piece.differences)
+    before.seconds += piece.seconds
+    before.backend = before.backend or piece.backend
+    before.problem = before.problem or piece.problem
+    before.edited = before.edited or piece.edited
+    return before
+
+
+def _call_report(
+    call: _recorded.RecordedCall,
+    planned: _audit_tasks.Planned,
+    checked: _audit_tasks.Checked,
+    ways: list[_audit_tasks.Candidate],
+) -> CallReport:
+    found = checked.differences
+    status = UNCHECKED if checked.problem else DIFFERENT if found.different else EQUAL
+    a, b, result = (call.tensors[name].layout for name in ("input", "mat2", "result"))
+    notes = [checked.edited] if checked.edited else []
+    if status == DIFFERENT and not planned.verified:
+        notes.append("the split that was taken is not verified on hardware")
+    M, N, K = call.sizes
+    return CallReport(
+        call.number,
+        call.module,
+        call.operator,
+        call.device,
+        call.computed_by,
+        M,
+        N,
+        K,
+        a.dtype,
+        b.dtype,
+        result.dtype,
+        call.use_fast_accum,
+        status,
+        checked.problem or "",
+        None if planned.problem else planned.split,
+        planned.source,
+        checked.backend,
+        found.elements,
+        found.counts,
+        found.max_ulps,
+        found.ulps,
+        found.first,
+        _diagnosis(status, planned, found, ways),
+        [dataclasses.asdict(way) for way in ways],
+        notes,
+        checked.seconds,
+    )
+
+
+def _diagnosis(
+    status: str, planned: _audit_tasks.Planned, found: Differences, ways: list[_audit_tasks.Candidate]
+) -> str:
+    if ways:
+        others = f" (so do: {'; '.join(map(str, ways[1:]))})" if len(ways) > 1 else ""
+        return f"{ways[0]} reproduces the recorded bits exactly{others}"
+    if status == DIFFERENT:
+        text = "no split, accumulation or profile known here reproduces the recorded bits"
+        if found.different < _MANY * found.elements:
+            text += f"; all but {found.different:,} elements agree, so look for a change of single results"
+        return text
+    return ""
