@@ -11,7 +11,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import _native, _recorded, contract, platforms, splitk, tables
+from . import _native, _recorded, contract, platforms, tables
 from .platforms import Profile
 
 if TYPE_CHECKING:
@@ -269,9 +269,8 @@ def _settings(profile: str | Profile | None, split: Any, backend: str) -> _audit
     from . import _audit_tasks
 
     chosen = platforms.get_profile(profile)
-    if split != _audit_tasks.RECORDED and splitk.split_argument(split) is not None:
-        sizes = {"a_dtype": "e4m3", "b_dtype": "e4m3", "out_dtype": "float32", "use_fast_accum": True}
-        splitk.resolve_splitk(16, 16, 16, profile=chosen, splitk=split, dry=True, **sizes)
+    if split != _audit_tasks.RECORDED:
+        contract.check_split(chosen, split)
     return _audit_tasks.Settings(chosen, split, contract.backend_argument("audit", backend), uuid.uuid4().hex)
 
 

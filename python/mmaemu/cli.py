@@ -1,7 +1,7 @@
-"""The command line: info, selftest, explain.
+"""The command line: info, selftest, explain, audit.
 
-Exit status: 0 success; 1 a required kernel failed, or the explained call would raise; 2 usage error; 4 nothing
-could be tested or explained.
+Exit status: 0 success; 1 a required kernel failed, the explained call would raise, or not every audited call is equal;
+2 usage error; 4 nothing could be tested, explained or audited.
 """
 
 from __future__ import annotations
@@ -13,11 +13,12 @@ import os
 import platform as host
 import sys
 import tempfile
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from importlib import metadata
 from typing import Any
 
 from . import _native, backends, plan, platforms, presets, splitk
+from .errors import RecordingError
 
 _OK, _FAILED, _USAGE, _NOTHING = 0, 1, 2, 4
 _ENVIRONMENT = (
@@ -50,9 +51,8 @@ def _paint(text: str, colour: str) -> str:
     return f"\x1b[{codes[colour]}m{text}\x1b[0m"
 
 
-def _write_json(path: str, value: dict[str, Any]) -> None:
+def _write(option: str, path: str, text: str) -> None:
     """To a file, as a whole or not at all; "-" is standard output."""
-    text = json.dumps(value, indent=2) + "\n"
     if path == "-":
         sys.stdout.write(text)
         return
@@ -73,12 +73,12 @@ def _write_json(path: str, value: dict[str, Any]) -> None:
     except OSError as problem:
         if temporary is not None and os.path.exists(temporary):
             os.unlink(temporary)
-        raise _UsageError(f"--json: cannot write {path}: {problem.strerror or problem}") from None
+        raise _UsageError(f"{option}: cannot write {path}: {problem.strerror or problem}") from None
 
 
 def _report(args: argparse.Namespace, value: dict[str, Any], text: str) -> None:
     if args.json:
-        _write_json(args.json, value)
+        _write("--json", args.json, json.dumps(value, indent=2) + "\n")
     if args.json != "-":
         print(text)
 
@@ -245,12 +245,51 @@ def _explain(args: argparse.Namespace) -> int:
     return _OK if valid else _FAILED
 
 
+def _audit(args: argparse.Namespace) -> int:
+    from . import auditing
+
+    if not os.path.lexists(args.path):
+        raise _UsageError(f"{args.path} does not exist")
+    profile = platforms.get_profile(args.profile)
+    try:
+        report = auditing.audit(
+            args.path, profile=profile, splitk=args.splitk, backend=args.backend, progress=_progress_bar()
+        )
+    except RecordingError as problem:
+        _report(args, {"error": str(problem)}, str(problem))
+        return _NOTHING
+    if args.html:
+        _write("--html", args.html, report.to_html())
+    _report(args, report.to_json(), str(report))
+    return report.exit_code
+
+
+def _progress_bar() -> Callable[[int, int], None] | None:
+    """Draws the share of the work done on standard error; None where that is no terminal."""
+    if not sys.stderr.isatty() or os.environ.get("TERM") == "dumb":
+        return None
+
+    def draw(done: int, whole: int) -> None:
+        share = done / whole if whole else 1.0
+        bar = "#" * int(40 * share)
+        sys.stderr.write(f"\r[{bar:<40}] {share:4.0%}")
+        if done >= whole:
+            sys.stderr.write("\r\x1b[K")
+        sys.stderr.flush()
+
+    return draw
+
+
+def _split_or_recorded(text: str) -> Any:
+    return text if text == "recorded" else _split(text)
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m mmaemu", description="The exact bits of FP8 tensor-core matrix products."
     )
     parser.add_argument("--version", action="version", version=f"mmaemu {_native.__version__}")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="info | selftest | explain")
+    commands = parser.add_subparsers(dest="command", required=True, metavar="info | selftest | explain | audit")
 
     def command(name: str, run: Any, text: str) -> argparse.ArgumentParser:
         sub = commands.add_parser(name, help=text, description=text)
@@ -282,6 +321,19 @@ def _parser() -> argparse.ArgumentParser:
     )
     explain.add_argument("--backend", default="auto", metavar="NAME")
     explain.add_argument("--device", type=_device, default="auto", metavar="auto|cpu|cuda|cuda:N")
+
+    audit = command("audit", _audit, "Recompute a recording of mmaemu.record and compare it bit by bit.")
+    audit.add_argument("path", metavar="PATH", help="the folder that was recorded into")
+    audit.add_argument("--profile", metavar="NAME", help="default: $MMAEMU_PROFILE or hopper")
+    audit.add_argument(
+        "--splitk",
+        type=_split_or_recorded,
+        default="auto",
+        metavar="auto|recorded|1|S,SCHEME",
+        help="recorded: what the recording tells, else auto",
+    )
+    audit.add_argument("--backend", default="auto", metavar="NAME")
+    audit.add_argument("--html", metavar="PATH", help="also write the report as one page with plots")
     return parser
 
 

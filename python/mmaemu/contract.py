@@ -21,6 +21,31 @@ def backend_argument(function: str, backend: Any) -> str:
     return plain(backend)
 
 
+def check_split(profile: Profile, chosen: Any) -> None:
+    """What scaled_mm would raise for an explicit splitk= of this profile whatever the call. TypeError for its type."""
+    split = split_argument(chosen)
+    if split is None:
+        return
+    codes = _native.TensorDesc("float8_e4m3fn", [16, 16], [16, 1], 0, "cpu", False)
+    transposed = _native.TensorDesc("float8_e4m3fn", [16, 16], [1, 16], 0, "cpu", False)
+    scale = _native.TensorDesc("float32", [], [], 0, "cpu", False)
+    _native.plan_scaled_mm(
+        codes,
+        transposed,
+        scale,
+        scale,
+        None,
+        None,
+        "float32",
+        True,
+        None,
+        platforms.to_native(profile),
+        split,
+        "reference",
+        False,
+    ).raise_error()
+
+
 def check_float_environment() -> None:
     """MmaemuError where the CPU flushes subnormal numbers to zero, as the API promises."""
     if _native.flush_to_zero_active():

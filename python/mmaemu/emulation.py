@@ -217,17 +217,10 @@ class emulate:  # noqa: N801  # used like a function, as torch.no_grad is
         self.backend = contract.backend_argument("emulate", backend)
         self.unsupported = unsupported
         self.log = EmulationLog()
-        self._check_split()
+        contract.check_split(self.profile, splitk)
         self._entered = threading.local()
         self._reasons: set[str] = set()
         self._lock = threading.Lock()
-
-    def _check_split(self) -> None:
-        chosen = splitk.split_argument(self.splitk)
-        if chosen is not None:
-            # Any sizes: an explicit split does not depend on them.
-            sizes = {"a_dtype": "e4m3", "b_dtype": "e4m3", "out_dtype": "float32", "use_fast_accum": True}
-            splitk.resolve_splitk(16, 16, 16, profile=self.profile, splitk=self.splitk, dry=True, **sizes)
 
     def __enter__(self) -> EmulationLog:
         from ._routing import RoutingMode
