@@ -36,6 +36,6 @@ environment() {
   local folder=$1 python=$2 constraints=constraints/torch-$3.txt
   shift 3
   [ -x "$folder/bin/python" ] || "$python" -m venv "$folder"
-  "$folder/bin/pip" install -q -c "$constraints" torch numpy ml_dtypes "$@"
+  "$folder/bin/pip" install -q -c "$constraints" torch numpy ml_dtypes safetensors "$@"
   PIP_CONSTRAINT=$constraints "$folder/bin/pip" install -q --no-deps --force-reinstall .
 }

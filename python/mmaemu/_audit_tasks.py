@@ -229,9 +229,17 @@ def _candidates(call: RecordedCall, settings: Settings) -> Iterator[tuple[Profil
         profile = settings.profile if preset == own else platforms.get_profile(name)
         parts = range(2, min(_MOST_PARTS.get(preset, 1), -(-K // width)) + 1)
         splits = [(1, "none"), *((S, scheme) for S in parts for scheme in schemes)]
-        for fast, split in itertools.product((call.use_fast_accum, not call.use_fast_accum), splits):
+        for fast in (call.use_fast_accum, not call.use_fast_accum):
             if fast or schemes:  # without a characterised split, slow accumulation is not characterised either
-                yield profile, Candidate(profile.name, fast, split)
+                own_split = _decided(call, dataclasses.replace(settings, profile=profile, backend="auto"), fast)
+                for split in dict.fromkeys([*own_split, *splits]):
+                    yield profile, Candidate(profile.name, fast, split)
+
+
+def _decided(call: RecordedCall, settings: Settings, fast: bool) -> list[tuple[int, str]]:
+    """The split that a platform takes, if that is known: several may give the same bits."""
+    native = _plan(dataclasses.replace(call, use_fast_accum=fast), settings, None)
+    return [] if native.split is None else [(native.split.S, native.split.scheme)]
 
 
 def _sample(found: Differences, M: int, N: int) -> tuple[list[int], list[int]]:

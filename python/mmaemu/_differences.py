@@ -53,7 +53,7 @@ def compare(recorded: torch.Tensor, computed: torch.Tensor, first_row: int = 0) 
     where = differs.nonzero()
     if len(where) == 0:
         return found
-    pairs = [t[differs] for t in (recorded, computed)]
+    pairs = [code[differs].view(t.dtype) for code, t in zip(codes, (recorded, computed), strict=True)]
     wide = [p.double() for p in pairs]
     nan = [w != w for w in wide]
     both_nan, any_nan = nan[0] & nan[1], nan[0] | nan[1]

@@ -12,7 +12,8 @@ from typing import Any
 from . import errors
 
 _PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
-_DYNAMO = f"{os.sep}torch{os.sep}_dynamo{os.sep}"  # wraps the entry points while torch.compile is in use
+# What torch.compile wraps the entry points in while it is in use, and newer torch versions wrap dispatch modes in.
+_WRAPPERS = (f"{os.sep}torch{os.sep}_dynamo{os.sep}", f"{os.sep}torch{os.sep}_compile.py")
 _seen: set[str] = set()
 _lock = threading.Lock()
 
@@ -27,7 +28,7 @@ def _caller_level() -> int:
     frame = sys._getframe(1)
     while frame.f_back is not None:
         name = frame.f_code.co_filename
-        if not (name.startswith(_PACKAGE) or _DYNAMO in name):
+        if not (name.startswith(_PACKAGE) or any(wrapper in name for wrapper in _WRAPPERS)):
             break
         frame = frame.f_back
         level += 1

@@ -34,6 +34,13 @@ DOCUMENTED = [
     "UnverifiedSplitWarning",
     "UnvalidatedEnvelopeWarning",
     "BackendFallbackWarning",
+    "emulate",
+    "record",
+    "audit",
+    "AuditReport",
+    "RecordingError",
+    "NativeCallWarning",
+    "RecordingWarning",
 ]
 
 
