@@ -16,6 +16,7 @@ import pytest
 
 import mmaemu
 import referee
+from targets import TARGETS, running_on
 
 try:
     import torch
@@ -40,9 +41,14 @@ def numbers(codes: np.ndarray, fmt: str) -> np.ndarray:
 
 
 def single_products(a: np.ndarray, fmt_a: str, b: np.ndarray, fmt_b: str, preset) -> np.ndarray:
-    """fp32 patterns of chains of one element."""
+    """fp32 patterns of chains of one element, the same on every CPU target."""
     rows = numbers(a.reshape(-1, 1), fmt_a), numbers(b.reshape(-1, 1), fmt_b)
-    return mmaemu.model.dot(*rows, preset=preset).view(np.uint32)
+    results = []
+    for target in TARGETS:
+        with running_on(target):
+            results.append(mmaemu.model.dot(*rows, preset=preset).view(np.uint32))
+        assert np.array_equal(results[0], results[-1]), f"{target} differs from {TARGETS[0]}"
+    return results[0]
 
 
 def assert_same(got: np.ndarray, expected: np.ndarray, case: str) -> None:
@@ -134,12 +140,20 @@ def one_hot(codes, fmt: str):
 
 
 def call(a, b, scales, out: str, profile: str = "ada", fast: bool = True) -> np.ndarray:
-    """scaled_mm of operands as one_hot makes them; scales are three patterns, the last one may be None."""
+    """scaled_mm of operands as one_hot makes them; scales are three patterns, the last one may be None. The result of
+    the best CPU target, which every other target must give too."""
     scale_a, scale_b, scale_result = (None if s is None else fp32_scalar(s) for s in scales)
     dtype = getattr(torch, FP8.get(out, out))
-    result = mmaemu.scaled_mm(a, b.t(), scale_a, scale_b, None, scale_result, dtype, fast, profile=profile, splitk=1)
-    integers = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[result.element_size()]
-    return result.view(integers).numpy().view(f"u{result.element_size()}")
+    results = []
+    for target in TARGETS:
+        with running_on(target):
+            result = mmaemu.scaled_mm(
+                a, b.t(), scale_a, scale_b, None, scale_result, dtype, fast, profile=profile, splitk=1
+            )
+        integers = {1: torch.uint8, 2: torch.int16, 4: torch.int32}[result.element_size()]
+        results.append(result.view(integers).numpy().view(f"u{result.element_size()}"))
+        assert np.array_equal(results[0], results[-1]), f"{target} differs from {TARGETS[0]}; scales {scales}"
+    return results[0]
 
 
 def epilogue_table(accumulators: np.ndarray, scales, out: str) -> np.ndarray:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 import mmaemu
 import operands as draws
 import referee
+from targets import TARGETS, running_on
 
 try:
     import torch
@@ -26,6 +27,8 @@ except ImportError:
 LIBRARIES = ["numpy"] if torch is None else ["numpy", "torch"]
 DTYPES = {"e4m3": "float8_e4m3fn", "e5m2": "float8_e5m2"}
 SCHEMES = {"ada": ["serial", "pairwise"], "hopper": ["contiguous"]}
+
+ANY_TARGET = st.sampled_from(TARGETS)
 
 # What these warn of, evidence of hardware behaviour, is not in question here.
 pytestmark = [
@@ -110,7 +113,7 @@ def chains(draw):
     return drawn._replace(b_row=places), starts
 
 
-def check_dot(drawn, starts, preset, numbers, library, as_float64):
+def check_dot(drawn, starts, preset, numbers, target, library, as_float64):
     a, b = matrix(drawn.a, drawn.a_row, drawn.depth), matrix(drawn.b, drawn.b_row, drawn.depth)
     x, y = fp8(a, drawn.fmt_a, library), fp8(b, drawn.fmt_b, library)
     fmt = None
@@ -118,7 +121,8 @@ def check_dot(drawn, starts, preset, numbers, library, as_float64):
         x, y = ((v.astype(np.float64) if library == "numpy" else v.double()) for v in (x, y))
         fmt = (drawn.fmt_a, drawn.fmt_b)
     c = None if starts is None else fp32(starts, library)
-    got = patterns(mmaemu.model.dot(x, y, c, preset=preset, fmt=fmt))
+    with running_on(target):
+        got = patterns(mmaemu.model.dot(x, y, c, preset=preset, fmt=fmt))
     expected = [
         referee.dot(drawn.a[m], drawn.fmt_a, drawn.b[n], drawn.fmt_b, starts[i] if starts else 0, numbers)
         for i, (m, n) in enumerate(zip(drawn.a_row, drawn.b_row, strict=True))
@@ -127,14 +131,14 @@ def check_dot(drawn, starts, preset, numbers, library, as_float64):
 
 
 @pytest.mark.parametrize("preset", sorted(referee.PRESETS))
-@given(chain=chains(), library=st.sampled_from(LIBRARIES), as_float64=st.booleans())
-def test_dot_of_a_shipped_preset(preset, chain, library, as_float64):
-    check_dot(*chain, preset, referee.PRESETS[preset], library, as_float64)
+@given(chain=chains(), target=ANY_TARGET, library=st.sampled_from(LIBRARIES), as_float64=st.booleans())
+def test_dot_of_a_shipped_preset(preset, chain, target, library, as_float64):
+    check_dot(*chain, preset, referee.PRESETS[preset], target, library, as_float64)
 
 
-@given(chain=chains(), numbers=draws.CUSTOM_PRESETS, library=st.sampled_from(LIBRARIES))
-def test_dot_of_a_custom_preset(chain, numbers, library):
-    check_dot(*chain, to_preset(numbers), numbers, library, as_float64=False)
+@given(chain=chains(), numbers=draws.CUSTOM_PRESETS, target=ANY_TARGET, library=st.sampled_from(LIBRARIES))
+def test_dot_of_a_custom_preset(chain, numbers, target, library):
+    check_dot(*chain, to_preset(numbers), numbers, target, library, as_float64=False)
 
 
 @given(data=st.data(), numbers=draws.CUSTOM_PRESETS, blocks=st.integers(1, 3))
@@ -144,7 +148,13 @@ def test_dot_of_zeros_from_a_small_start(data, numbers, blocks):
     starts = data.draw(st.lists(draws.SUBNORMAL_STARTS | draws.fp32_near(-126, -100), min_size=1, max_size=20))
     depth, count = 16 * blocks, len(starts)
     zeros = draws.Operands("e5m2", "e4m3", depth, [[0x81] * depth], [[0x80] * depth], [0] * count, [0] * count)
-    check_dot(zeros, starts, to_preset(numbers), numbers, "numpy", as_float64=False)
+    check_dot(zeros, starts, to_preset(numbers), numbers, data.draw(ANY_TARGET), "numpy", as_float64=False)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_call_runs_on_the_target_asked_for(target):
+    with running_on(target):
+        assert mmaemu.backends_status()["reference"].reason == f"CPU target {target}"
 
 
 def test_the_shipped_presets_have_the_contract_s_numbers():
@@ -166,7 +176,7 @@ def accumulations(draw, schemes, fast_only=False):
     return fast, *draw(draws.splits(schemes))
 
 
-def check_accumulate(drawn, how, profile, numbers, library, layouts):
+def check_accumulate(drawn, how, profile, numbers, target, library="numpy", layouts=("rows", "rows")):
     fast, S, scheme = how
     a, b = (
         fp8(placed(matrix(rows, places, drawn.depth), layout), fmt, library)
@@ -176,7 +186,8 @@ def check_accumulate(drawn, how, profile, numbers, library, layouts):
         )
     )
     split = 1 if S == 1 else (S, scheme)
-    got = patterns(mmaemu.accumulate(a, b, use_fast_accum=fast, profile=profile, splitk=split))
+    with running_on(target):
+        got = patterns(mmaemu.accumulate(a, b, use_fast_accum=fast, profile=profile, splitk=split))
 
     def one_output(m, n):
         return referee.accumulator(drawn.a[m], drawn.fmt_a, drawn.b[n], drawn.fmt_b, numbers, fast, S, scheme)
@@ -190,7 +201,7 @@ def test_accumulate_of_a_shipped_profile(platform, data, drawn, library):
     profile = data.draw(st.sampled_from([platform, f"{platform}-te", f"{platform}-ws0"]))
     how = data.draw(accumulations(SCHEMES[platform]))
     layouts = data.draw(st.tuples(LAYOUTS, LAYOUTS))
-    check_accumulate(drawn, how, profile, referee.PRESETS[platform], library, layouts)
+    check_accumulate(drawn, how, profile, referee.PRESETS[platform], data.draw(ANY_TARGET), library, layouts)
 
 
 @pytest.mark.parametrize("platform", ["ada", "hopper"])
@@ -198,7 +209,7 @@ def test_accumulate_of_a_shipped_profile(platform, data, drawn, library):
 def test_accumulate_over_many_tiles(platform, data, drawn):
     drawn = drawn._replace(a=drawn.a[:1], b=drawn.b[:1], a_row=[0] * len(drawn.a_row), b_row=[0] * len(drawn.b_row))
     how = data.draw(accumulations(SCHEMES[platform]))
-    check_accumulate(drawn, how, platform, referee.PRESETS[platform], "numpy", ["rows", "rows"])
+    check_accumulate(drawn, how, platform, referee.PRESETS[platform], data.draw(ANY_TARGET))
 
 
 @pytest.mark.parametrize("profile", ["hopper-experimental", "b200-mma-sync-experimental"])
@@ -206,14 +217,14 @@ def test_accumulate_over_many_tiles(platform, data, drawn):
 def test_accumulate_of_an_experimental_profile(profile, data, drawn, library):
     preset = "hopper" if profile.startswith("hopper") else "b200_mma_sync"
     how = data.draw(accumulations(SCHEMES.get(preset, []), fast_only=preset not in SCHEMES))
-    check_accumulate(drawn, how, profile, referee.PRESETS[preset], library, ["rows", "rows"])
+    check_accumulate(drawn, how, profile, referee.PRESETS[preset], data.draw(ANY_TARGET), library)
 
 
 @given(data=st.data(), drawn=draws.operands(draws.DEPTHS), numbers=draws.CUSTOM_PRESETS)
 def test_accumulate_of_a_custom_preset(data, drawn, numbers):
     how = data.draw(accumulations(["serial", "pairwise", "contiguous"]))
     profile = mmaemu.Profile(name="custom", preset=to_preset(numbers))
-    check_accumulate(drawn, how, profile, numbers, "numpy", ["rows", "rows"])
+    check_accumulate(drawn, how, profile, numbers, data.draw(ANY_TARGET))
 
 
 # The whole call
@@ -235,21 +246,22 @@ def calls(draw, platform, max_rows=9):
     return drawn, how, out_dtype, *draw(draws.scale_pairs()), draw(draws.RESULT_SCALES)
 
 
-def check_scaled_mm(call, profile, numbers):
+def check_scaled_mm(call, profile, numbers, target):
     drawn, (fast, S, scheme), out_dtype, scale_a, scale_b, scale_result = call
     a = fp8(matrix(drawn.a, drawn.a_row, drawn.depth), drawn.fmt_a, "torch")
     b = fp8(matrix(drawn.b, drawn.b_row, drawn.depth), drawn.fmt_b, "torch")
     scales = [None if s is None else fp32([s], "torch").reshape(()) for s in (scale_a, scale_b, scale_result)]
-    result = mmaemu.scaled_mm(
-        a,
-        b.t(),
-        *scales[:2],
-        scale_result=scales[2],
-        out_dtype=getattr(torch, out_dtype),
-        use_fast_accum=fast,
-        profile=profile,
-        splitk=1 if S == 1 else (S, scheme),
-    )
+    with running_on(target):
+        result = mmaemu.scaled_mm(
+            a,
+            b.t(),
+            *scales[:2],
+            scale_result=scales[2],
+            out_dtype=getattr(torch, out_dtype),
+            use_fast_accum=fast,
+            profile=profile,
+            splitk=1 if S == 1 else (S, scheme),
+        )
     assert result.dtype == getattr(torch, out_dtype)
     out = {name: fmt for fmt, name in DTYPES.items()}.get(out_dtype, out_dtype)
 
@@ -267,18 +279,16 @@ def check_scaled_mm(call, profile, numbers):
 @given(data=st.data())
 def test_scaled_mm_of_a_shipped_profile(platform, data):
     profile = data.draw(st.sampled_from([platform, f"{platform}-te", f"{platform}-ws0"]))
-    check_scaled_mm(data.draw(calls(platform)), profile, referee.PRESETS[platform])
+    check_scaled_mm(data.draw(calls(platform)), profile, referee.PRESETS[platform], data.draw(ANY_TARGET))
 
 
 @needs_torch
-@pytest.mark.parametrize("platform", ["b200_mma_sync"])
-@given(data=st.data())
-def test_scaled_mm_of_an_experimental_profile(platform, data):
-    check_scaled_mm(data.draw(calls(platform)), "b200-mma-sync-experimental", referee.PRESETS[platform])
+@given(call=calls("b200_mma_sync"), target=ANY_TARGET)
+def test_scaled_mm_of_an_experimental_profile(call, target):
+    check_scaled_mm(call, "b200-mma-sync-experimental", referee.PRESETS["b200_mma_sync"], target)
 
 
 @needs_torch
-@given(call=calls("ada"), numbers=draws.CUSTOM_PRESETS)
-def test_scaled_mm_of_a_custom_preset(call, numbers):
-    profile = mmaemu.Profile(name="custom", preset=to_preset(numbers))
-    check_scaled_mm(call, profile, numbers)
+@given(call=calls("ada"), numbers=draws.CUSTOM_PRESETS, target=ANY_TARGET)
+def test_scaled_mm_of_a_custom_preset(call, numbers, target):
+    check_scaled_mm(call, mmaemu.Profile(name="custom", preset=to_preset(numbers)), numbers, target)
