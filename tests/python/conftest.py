@@ -28,7 +28,7 @@ _COMMON = {
         HealthCheck.function_scoped_fixture,  # fresh_process: examples of one test need no separation
     ],
 }
-settings.register_profile("short", max_examples=400, **_COMMON)
+settings.register_profile("short", max_examples=300, **_COMMON)
 settings.register_profile("long", max_examples=20000, **_COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "short"))
 
