@@ -24,7 +24,7 @@ struct Target {
       dot;
 };
 
-// The entry points first, whatever engine they choose.
+// Those that this processor has, the one that calls run on by default first.
 const std::vector<Target>& targets();
 
 // What GoogleTest calls a target in a parameterised test.
