@@ -144,7 +144,7 @@ def accumulate(
     arrays = _arrays.is_numpy(a) and (packed or _arrays.is_numpy(b))
     if not arrays and not (_arrays.is_tensor(a) and (packed or _arrays.is_tensor(b))):
         raise TypeError(
-            "accumulate(): a and b must both be torch tensors or both numpy arrays (b may be packed), not "
+            "accumulate(): a and b must both be torch tensors or both numpy arrays, not "
             f"{_arrays.kind_name(a)} and {_arrays.kind_name(b)}"
         )
     if out_dtype_for_split is _FLOAT32:
