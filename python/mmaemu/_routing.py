@@ -142,6 +142,36 @@ class RoutingMode(TorchDispatchMode):
         self._serve = serve
         self._names = ModuleNames()
 
+    _lock = threading.Lock()
+    _entries = 0  # of all threads
+
+    def __enter__(self) -> RoutingMode:
+        with RoutingMode._lock:
+            super().__enter__()
+            RoutingMode._entries += 1
+        return self
+
+    def __exit__(self, *exception: Any) -> None:
+        with RoutingMode._lock:
+            RoutingMode._entries -= 1
+            if torch._C._len_torch_dispatch_stack() == 1:
+                self._correct_flags(RoutingMode._entries > 0)
+            super().__exit__(*exception)
+
+    def _correct_flags(self, active: bool) -> None:
+        """What torch restores when this thread's last mode ends: whether a mode is on, one flag for all threads.
+
+        It remembers the flag at the entrance, when another thread may have been inside; left on, torch.compile would
+        compile nothing any more.
+        """
+        for name in (
+            "old_dispatch_mode_flags",
+            "old_non_infra_dispatch_mode_flags",
+            "old_without_ignore_compile_internals_dispatch_mode_flags",
+        ):
+            if hasattr(self, name):  # not each torch version has all
+                getattr(self, name)[-1] = active
+
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         kwargs = kwargs or {}
         if types and any(map(_unwraps_itself, types)):

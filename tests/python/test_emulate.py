@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import concurrent.futures
 import sys
+import threading
 import time
 import warnings
 from collections.abc import Callable
@@ -272,6 +273,28 @@ def test_a_thread_enters_for_itself_and_may_share_the_object() -> None:
         assert pool.submit(outside).result() == NATIVE
         assert all(job.result() for job in [pool.submit(inside) for _ in range(8)])
     assert len(emulation.log) == 160
+
+
+def test_threads_that_leave_in_any_order_leave_torch_compile_working() -> None:
+    compiled: list[Any] = []
+    emulation, barrier = mmaemu.emulate("ada"), threading.Barrier(2)
+
+    def inside() -> None:
+        barrier.wait()  # the other thread is inside, or about to leave
+        with emulation:
+            barrier.wait()
+            barrier.wait()
+
+    thread = threading.Thread(target=inside)
+    thread.start()
+    with emulation:
+        barrier.wait()
+        barrier.wait()
+    barrier.wait()
+    thread.join()
+    backend = lambda graph, _: compiled.append(graph) or graph.forward  # noqa: E731
+    torch.compile(lambda x: x + 1, backend=backend)(torch.ones(3))
+    assert len(compiled) == 1
 
 
 def test_a_decorated_function_is_emulated_at_every_call() -> None:
