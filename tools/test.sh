@@ -53,7 +53,8 @@ suite "C++ tests, under sanitizers" cpp sanitize
 suite "Python tests, torch 2.7.1" .venv/bin/python -m pytest -q
 suite "Python tests, torch 2.6.0" python_tests 2.6.0 3.10 3.11 3.12 3.13
 suite "Python tests, torch 2.15.0" python_tests 2.15.0 3.13 3.12 3.11
-suite "example" .venv/bin/python examples/evo2_projection.py --tokens 64
+suite "example: Evo 2 projections" .venv/bin/python examples/evo2_projection.py --tokens 64
+suite "example: transformer" .venv/bin/python examples/transformer.py
 
 printf '\nEvery suite passed:\n'
 printf '%s\n' "${summary[@]}"
