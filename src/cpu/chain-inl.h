@@ -54,33 +54,66 @@ HWY_INLINE Words exponent_field(Bytes exponents) {
 }
 
 #if HWY_TARGET <= HWY_AVX3
-// The magic number takes the sign of acc: |S| grows by |acc|, which truncates it without a nudge or a count,
-// and the products that S rounds away from zero are those of the other sign. It is kept divided by 2^10.
-HWY_INLINE Floats block_magic(Words exponents, Floats acc) {
+// The magic number takes the sign of acc, so |S| grows by |acc|: that truncates acc, however many bits it
+// has, and needs neither a nudge nor a count; between blocks its low bits can stay. The products that S
+// rounds away from zero are those of acc's other sign. What is kept is base = +-2^E.
+HWY_INLINE Floats block_base(Words exponents, Floats acc) {
   // The larger magnitude, with the sign of acc.
   const __m512i larger = _mm512_castps_si512(_mm512_range_ps(acc.raw, hn::BitCast(kDF, exponents).raw, 0x3));
-  const Words sign_and_field = hn::Set(kD32, 0xFF800000U);
-  const Words half = hn::Set(kD32, 0x00400000);
-  return hn::BitCast(
-      kDF, Words{_mm512_ternarylogic_epi32(larger, sign_and_field.raw, half.raw, 0xEA)});  // x & y | z
+  return hn::BitCast(kDF, hn::And(Words{larger}, hn::Set(kD32, 0xFF800000U)));
 }
 
-HWY_INLINE Floats block_start(Floats magic, Floats acc) {
-  return hn::MulAdd(magic, hn::Set(kDF, 1 << kMagicExponent), acc);
+inline constexpr float kMagic = 1.5F * (1 << kMagicExponent);
+
+HWY_INLINE Floats block_start(Floats base, Floats acc) {
+  return hn::MulAdd(base, hn::Set(kDF, kMagic), acc);
 }
 
-HWY_INLINE Words rounded_away(Floats magic, Words a_signs, Words b_signs, Words valid) {
+HWY_INLINE Words negative(Floats base) {
   const hn::RebindToSigned<decltype(kD32)> signed_words;
-  const Words negative = hn::BitCast(kD32, hn::BroadcastSignBit(hn::BitCast(signed_words, magic)));
-  const Words products = hn::Xor(a_signs, b_signs);
-  return Words{_mm512_ternarylogic_epi32(products.raw, negative.raw, valid.raw, 0x78)};  // x ^ y & z
+  return hn::BitCast(kD32, hn::BroadcastSignBit(hn::BitCast(signed_words, base)));
 }
 
-HWY_INLINE Floats block_result(Floats magic, Floats sum) {
-  return hn::NegMulAdd(magic, hn::Set(kDF, 1 << kMagicExponent), sum);
-}
+// How blocks of at most 32 products, an even number, end. The mask bits of no product are set in one half and
+// clear in the other, whatever the sign of acc: the count is that much too large, which `magic` takes back.
+struct UsualBlock {
+  static constexpr bool kOneWord = true;
+  static bool serves(const ChainArguments& g) {
+    return g.blocks.words() == 1 && g.blocks.block % 2 == 0 && g.blocks.elements % 2 == 0 &&
+           g.kept_bits == kept_bits(kFrac);
+  }
+
+  UsualBlock(int products, Words /*kept*/)
+      : magic_(hn::Set(kDF, kMagic + static_cast<float>((32 - products) / 2) * 0x1p-13F)) {}
+  HWY_INLINE Words rounded_away(Floats base, Words a, Words b, Words /*valid*/) const {
+    return Words{_mm512_ternarylogic_epi32(a.raw, b.raw, negative(base).raw, 0x96)};  // x ^ y ^ z
+  }
+  HWY_INLINE Floats result(Floats base, Floats sum) const { return hn::NegMulAdd(base, magic_, sum); }
+
+ private:
+  Floats magic_;
+};
+
+// Any number of products and any frac_out.
+struct AnyBlock {
+  static constexpr bool kOneWord = false;
+  AnyBlock(int /*products*/, Words kept) : kept_(kept) {}
+  HWY_INLINE Words rounded_away(Floats base, Words a, Words b, Words valid) const {
+    const Words products = hn::Xor(a, b);
+    return Words{
+        _mm512_ternarylogic_epi32(products.raw, negative(base).raw, valid.raw, 0x28)};  // (x ^ y) & z
+  }
+  HWY_INLINE Floats result(Floats base, Floats sum) const {
+    return hn::BitCast(kDF,
+                       hn::And(hn::BitCast(kD32, hn::NegMulAdd(base, hn::Set(kDF, kMagic), sum)), kept_));
+  }
+
+ private:
+  Words kept_;
+};
 #else
-HWY_INLINE Floats block_magic(Words exponents, Floats acc) {
+// What is kept is the magic number itself.
+HWY_INLINE Floats block_base(Words exponents, Floats acc) {
   const Words field = hn::Set(kD32, 0x7F800000);
   const Words larger = hn::Max(hn::And(exponents, field), hn::And(hn::BitCast(kD32, acc), field));
   return hn::BitCast(kDF, hn::Add(larger, hn::Set(kD32, (kMagicExponent << 23) | 0x00400000)));
@@ -92,18 +125,60 @@ HWY_INLINE Floats block_start(Floats magic, Floats acc) {
   return hn::BitCast(kDF, hn::Add(sum, hn::ShiftRight<31>(hn::BitCast(kD32, acc))));
 }
 
-HWY_INLINE Words rounded_away(Floats /*magic*/, Words a_signs, Words b_signs, Words /*valid*/) {
-  return hn::Xor(a_signs, b_signs);
-}
+template <bool kOneWordBlocks>
+struct Block {
+  static constexpr bool kOneWord = kOneWordBlocks;
+  static bool serves(const ChainArguments& g) { return g.blocks.words() == 1; }
 
-HWY_INLINE Floats block_result(Floats magic, Floats sum) {
-  return hn::Sub(sum, magic);
-}
+  Block(int /*products*/, Words kept) : kept_(kept) {}
+  HWY_INLINE Words rounded_away(Floats /*magic*/, Words a, Words b, Words /*valid*/) const {
+    return hn::Xor(a, b);
+  }
+  HWY_INLINE Floats result(Floats magic, Floats sum) const {
+    return hn::BitCast(kDF, hn::And(hn::BitCast(kD32, hn::Sub(sum, magic)), kept_));
+  }
+
+ private:
+  Words kept_;
+};
+using UsualBlock = Block<true>;
+using AnyBlock = Block<false>;
 #endif
 
-template <int kRows>
+// Sums to block results. `bases` and `signs` are [row][4][lanes] and [word][4][lanes]; `words` is the first
+// of each row's sign masks.
+template <class Ending, int kRows>
+HWY_INLINE void end_block(const Ending& ending, const PackedRow* rows, int first_word, int products,
+                          const float* bases, const std::uint32_t* signs, Floats (&s)[kRows][4]) {
+  const int words = Ending::kOneWord ? 1 : (products + 31) / 32;
+  for (int word = 0; word < words; ++word) {
+    const int in_word = std::min(products - 32 * word, 32);
+    const Words valid = hn::Set(kD32, static_cast<std::uint32_t>((std::uint64_t{1} << in_word) - 1));
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r) {
+      const Words a = hn::Set(kD32, rows[r].signs[first_word + word]);
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j) {
+        const Floats base = hn::Load(kDF, bases + r * kStrip + j * kLanes);
+        const Words b = hn::Load(kD32, signs + word * kStrip + j * kLanes);
+        const Words away = hn::PopulationCount(ending.rounded_away(base, a, b, valid));
+        s[r][j] = hn::BitCast(kDF, hn::Add(hn::BitCast(kD32, s[r][j]), away));
+        if constexpr (Ending::kOneWord) s[r][j] = ending.result(base, s[r][j]);
+      }
+    }
+  }
+  if constexpr (!Ending::kOneWord) {
+#pragma GCC unroll 8
+    for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+      for (int j = 0; j < 4; ++j)
+        s[r][j] = ending.result(hn::Load(kDF, bases + r * kStrip + j * kLanes), s[r][j]);
+  }
+}
+
+template <class Ending, int kRows>
 HWY_NOINLINE void chain_rows(const ChainArguments& g) {
-  HWY_ALIGN float magics[kRows * kStrip];
+  HWY_ALIGN float bases[kRows * kStrip];
   const PackedRow* const rows = g.rows;
   const Words kept = hn::Set(kD32, g.kept_bits);
   const int words = g.blocks.words();
@@ -114,12 +189,13 @@ HWY_NOINLINE void chain_rows(const ChainArguments& g) {
 #pragma GCC unroll 4
     for (int j = 0; j < 4; ++j) s[r][j] = hn::Load(kDF, g.accumulators + r * kStrip + j * kLanes);
 
-  for (int begin = 0, block = 0; begin < g.blocks.elements; begin += g.blocks.block, ++block) {
+  for (int begin = 0, word = 0; begin < g.blocks.elements; begin += g.blocks.block, word += words) {
     const int end = std::min(begin + g.blocks.block, g.blocks.elements);
 
     Bytes e[kRows];
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) e[r] = hn::Set(kD8, g.least_exponent);
+#pragma GCC unroll 4
     for (int k = begin; k < end; ++k) {
       const Bytes b = hn::Load(kD8, g.strip->exponents + k * kStrip);
 #pragma GCC unroll 8
@@ -130,9 +206,9 @@ HWY_NOINLINE void chain_rows(const ChainArguments& g) {
 #pragma GCC unroll 8
     for (int r = 0; r < kRows; ++r) {
       const auto start = [&](int j, Words exponents) HWY_ATTR {
-        const Floats magic = block_magic(exponents, s[r][j]);
-        s[r][j] = block_start(magic, s[r][j]);
-        hn::Store(magic, kDF, magics + r * kStrip + j * kLanes);
+        const Floats base = block_base(exponents, s[r][j]);
+        s[r][j] = block_start(base, s[r][j]);
+        hn::Store(base, kDF, bases + r * kStrip + j * kLanes);
       };
       start(0, exponent_field<0>(e[r]));
       start(1, exponent_field<1>(e[r]));
@@ -153,33 +229,16 @@ HWY_NOINLINE void chain_rows(const ChainArguments& g) {
       }
     }
 
-    for (int word = 0; word < words; ++word, signs += kStrip) {
-      const int products = std::clamp(end - begin - 32 * word, 0, 32);
-      const Words valid = hn::Set(kD32, static_cast<std::uint32_t>((std::uint64_t{1} << products) - 1));
-#pragma GCC unroll 8
-      for (int r = 0; r < kRows; ++r) {
-        const Words a = hn::Set(kD32, rows[r].signs[block * words + word]);
-#pragma GCC unroll 4
-        for (int j = 0; j < 4; ++j) {
-          const Floats magic = hn::Load(kDF, magics + r * kStrip + j * kLanes);
-          const Words away = rounded_away(magic, a, hn::Load(kD32, signs + j * kLanes), valid);
-          s[r][j] = hn::BitCast(kDF, hn::Add(hn::BitCast(kD32, s[r][j]), hn::PopulationCount(away)));
-        }
-      }
-    }
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 4
-      for (int j = 0; j < 4; ++j) {
-        const Floats result = block_result(hn::Load(kDF, magics + r * kStrip + j * kLanes), s[r][j]);
-        s[r][j] = hn::BitCast(kDF, hn::And(hn::BitCast(kD32, result), kept));
-      }
+    end_block(Ending(end - begin, kept), rows, word, end - begin, bases, signs, s);
+    signs += words * kStrip;
   }
 
 #pragma GCC unroll 8
   for (int r = 0; r < kRows; ++r)
 #pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j) hn::Store(s[r][j], kDF, g.accumulators + r * kStrip + j * kLanes);
+    for (int j = 0; j < 4; ++j)
+      hn::Store(hn::BitCast(kDF, hn::And(hn::BitCast(kD32, s[r][j]), kept)), kDF,
+                g.accumulators + r * kStrip + j * kLanes);
 }
 
 // Rows of the register tile: with 4 vectors a row, as many as leave room for one row of b and a broadcast.
@@ -189,14 +248,17 @@ inline constexpr int kTileRows = 3;
 inline constexpr int kTileRows = 6;
 #endif
 
-template <int kRows>
+template <class Ending, int kRows>
 void chain_upto(const ChainArguments& arguments) {
-  if (arguments.row_count == kRows) return chain_rows<kRows>(arguments);
-  if constexpr (kRows > 1) chain_upto<kRows - 1>(arguments);
+  if (arguments.row_count == kRows) return chain_rows<Ending, kRows>(arguments);
+  if constexpr (kRows > 1) chain_upto<Ending, kRows - 1>(arguments);
 }
 
 inline void chain(const ChainArguments& arguments) {
-  chain_upto<kTileRows>(arguments);
+  if (UsualBlock::serves(arguments))
+    chain_upto<UsualBlock, kTileRows>(arguments);
+  else
+    chain_upto<AnyBlock, kTileRows>(arguments);
 }
 
 }  // namespace HWY_NAMESPACE

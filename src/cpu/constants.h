@@ -60,8 +60,11 @@ inline constexpr std::uint32_t kCountedSigns = kMutant == Mutant::sign_count    
                                                : kMutant == Mutant::popcount_mask ? 0x0000FFFF
                                                                                   : 0xFFFFFFFF;
 
-// fp32 bits of a block result below its frac_out fraction bits are dropped.
-inline constexpr int kExtraKeptBits = kMutant == Mutant::kept_bits ? 1 : 0;
+// The fp32 bits of a block result that frac_out fraction bits take; the others are dropped.
+constexpr std::uint32_t kept_bits(int frac_out) {
+  const int kept = frac_out + (kMutant == Mutant::kept_bits ? 1 : 0);
+  return ~((1U << (23 - kept)) - 1);
+}
 
 // The rounding of sums of chain results and of the epilogue.
 inline constexpr Rounding kOutsideChains =

@@ -115,9 +115,18 @@ HWY_INLINE Words sign_byte(const std::uint8_t* codes, int elements) {
   return hn::BitCast(kD32, bits);
 }
 
+// What the mask bits of no element are: where the chain asks for it (chain-inl.h), half of an even number is
+// set.
+HWY_INLINE std::uint32_t padding_bits(int elements) {
+  const int used = elements < 0 ? 0 : elements < 32 ? elements : 32;
+  if (HWY_TARGET > HWY_AVX3 || elements % 2 != 0) return 0;
+  return static_cast<std::uint32_t>(((std::uint64_t{1} << (32 - used) / 2) - 1) << used);
+}
+
 // One sign mask of 32 elements of each column: vectors 0..3. Byte j of a 32-bit lane belongs to vector j, so
 // the four bytes of a mask come from four vectors: a 4 x 4 transpose of bytes.
 HWY_INLINE void store_sign_masks(const std::uint8_t* codes, int elements, std::uint32_t* masks) {
+  const Words padding = hn::Set(kD32, padding_bits(elements));
   Words byte[4];
   for (int g = 0; g < 4; ++g)
     byte[g] = elements > 8 * g ? sign_byte(codes + 8 * g * kStrip, elements - 8 * g) : hn::Zero(kD32);
@@ -130,8 +139,10 @@ HWY_INLINE void store_sign_masks(const std::uint8_t* codes, int elements, std::u
     return hn::Or(hn::And(hn::ShiftRight<8>(a), even_bytes), hn::AndNot(even_bytes, b));
   };
   const auto store_two = [&](Words first, Words second, std::uint32_t* to) HWY_ATTR {
-    hn::Store(hn::Or(hn::And(first, low_half), hn::ShiftLeft<16>(second)), kD32, to);
-    hn::Store(hn::Or(hn::ShiftRight<16>(first), hn::AndNot(low_half, second)), kD32, to + 2 * kLanes);
+    const Words low = hn::Or(hn::And(first, low_half), hn::ShiftLeft<16>(second));
+    const Words high = hn::Or(hn::ShiftRight<16>(first), hn::AndNot(low_half, second));
+    hn::Store(hn::Or(low, padding), kD32, to);
+    hn::Store(hn::Or(high, padding), kD32, to + 2 * kLanes);
   };
   store_two(pair_even(byte[0], byte[1]), pair_even(byte[2], byte[3]), masks);
   store_two(pair_odd(byte[0], byte[1]), pair_odd(byte[2], byte[3]), masks + kLanes);

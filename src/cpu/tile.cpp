@@ -196,7 +196,7 @@ void Workspace::run_blocks(const Blocks& blocks, float* accumulators) {
                    .strip = packed_strip_.get(),
                    .accumulators = nullptr,
                    .blocks = blocks,
-                   .kept_bits = ~((1U << (23 - preset.frac_out - kExtraKeptBits)) - 1),
+                   .kept_bits = kept_bits(preset.frac_out),
                    .least_exponent = static_cast<std::uint8_t>(std::max(0, preset.min_exp + 127))};
   for (std::int64_t r = 0; r < tile_.rows; r += problem_.kernels.rows) {
     g.rows = rows_.get() + r;
