@@ -7,9 +7,11 @@
 #define MMAEMU_CPU_PACK_INL_H
 #endif
 
+#include <algorithm>
 #include <array>
 #include <bit>
 #include <cstring>
+#include <type_traits>
 
 #include "cpu/constants.h"
 #include "cpu/kernels.h"
@@ -39,56 +41,76 @@ constexpr std::uint16_t top_half(const Format& f, std::uint32_t code) {
   return static_cast<std::uint16_t>(((d.exponent - f.fraction_bits + top + 127) << 7) | fraction);
 }
 
-// The codes of a format as the byte lanes decode them. fp32's exponent field is the code's plus `rebias`, but
-// for the codes below kSmall (zero, subnormals, some more), which are looked up.
+// What every magnitude (a code without its sign) of a format is packed as.
 template <FormatId kFormat>
-struct CodeTable {
+struct MagnitudeTable {
   static constexpr const Format& f = format(kFormat);
-  static constexpr int kSmall = 8;
-  static constexpr int kRebias = 127 - f.bias;
-  // Nonfinite magnitudes are the ones above.
-  static constexpr std::uint8_t kMaxFinite = static_cast<std::uint8_t>(f.max_finite());
-  static constexpr std::array<std::uint8_t, 16> bytes(int shift) {
-    std::array<std::uint8_t, 16> table{};
-    for (std::uint32_t i = 0; i < table.size(); ++i)
-      table[i] = static_cast<std::uint8_t>(top_half(f, i % kSmall) >> shift);
-    return table;
+  static constexpr auto kMaxFinite = static_cast<std::uint8_t>(f.max_finite());  // those above are not finite
+  alignas(64) std::array<std::uint8_t, 128> high{};
+  alignas(64) std::array<std::uint8_t, 128> low{};
+  alignas(64) std::array<std::uint8_t, 128> exponent{};
+
+  constexpr MagnitudeTable() {
+    for (std::uint32_t code = 0; code < 128; ++code) {
+      const Decoded d = decode(f, code);
+      high[code] = static_cast<std::uint8_t>(top_half(f, code) >> 8);
+      low[code] = static_cast<std::uint8_t>(top_half(f, code));
+      exponent[code] = static_cast<std::uint8_t>(
+          d.kind == NumberClass::finite ? d.exponent + kExponentBiasLanes : kExponentOfZero);
+    }
   }
-  alignas(16) static constexpr std::array<std::uint8_t, 16> kHigh = bytes(8);
-  alignas(16) static constexpr std::array<std::uint8_t, 16> kLow = bytes(0);
 };
+template <FormatId kFormat>
+inline constexpr MagnitudeTable<kFormat> kMagnitudes;
 
 struct DecodedBytes {
-  Bytes high;  // bits 24-31 of fp32, the sign included
-  Bytes low;   // bits 16-23; the others are zero
-  Bytes exponent;
-  hn::Mask<decltype(kD8)> non_finite;
+  Bytes high;      // bits 24-31 of fp32, the sign included
+  Bytes low;       // bits 16-23; the others are zero
+  Bytes exponent;  // as lanes have it
 };
 
+#if HWY_TARGET == HWY_AVX3_DL
+HWY_INLINE Bytes look_up(const std::array<std::uint8_t, 128>& table, Bytes codes) {
+  const Bytes lower = hn::Load(kD8, table.data());
+  const Bytes upper = hn::Load(kD8, table.data() + 64);
+  return Bytes{_mm512_permutex2var_epi8(lower.raw, codes.raw, upper.raw)};  // has no use for the sign
+}
+
 template <FormatId kFormat>
-HWY_INLINE DecodedBytes decode_bytes(Bytes codes, int exponent_bias) {
-  using Table = CodeTable<kFormat>;
-  constexpr int kFraction = Table::f.fraction_bits;
+HWY_INLINE DecodedBytes decode_bytes(Bytes codes) {
+  const MagnitudeTable<kFormat>& table = kMagnitudes<kFormat>;
+  return {hn::OrAnd(look_up(table.high, codes), codes, hn::Set(kD8, 0x80)), look_up(table.low, codes),
+          look_up(table.exponent, codes)};
+}
+#else
+// A normal number's fp32 bits are its code moved up, with another bias; zero and subnormals are looked up.
+template <FormatId kFormat>
+HWY_INLINE DecodedBytes decode_bytes(Bytes codes) {
+  const MagnitudeTable<kFormat>& table = kMagnitudes<kFormat>;
+  constexpr const Format& f = format(kFormat);
+  constexpr int kFraction = f.fraction_bits;
+  constexpr int kRebias = 127 - f.bias;
+  constexpr std::uint8_t kSmall = 8;  // no subnormal is above, and a table of 16 bytes has them
   const Bytes sign = hn::And(codes, hn::Set(kD8, 0x80));
   Bytes magnitude = hn::AndNot(hn::Set(kD8, 0x80), codes);
-  DecodedBytes d;
-  d.non_finite = hn::Gt(magnitude, hn::Set(kD8, Table::kMaxFinite));
-  magnitude = hn::IfThenZeroElse(d.non_finite, magnitude);
-  const Bytes index = hn::And(magnitude, hn::Set(kD8, Table::kSmall - 1));
-  const auto small = hn::Lt(magnitude, hn::Set(kD8, Table::kSmall));
-  // fp32's field ends at bit 23, the lowest bit of the high byte's successor: a code moved up so that its
-  // fraction ends below bit 23 spans both bytes.
-  const Bytes high = hn::Add(hn::ShiftRight<kFraction + 1>(magnitude), hn::Set(kD8, Table::kRebias / 2));
+  magnitude = hn::IfThenZeroElse(hn::Gt(magnitude, hn::Set(kD8, table.kMaxFinite)), magnitude);
+  const Bytes index = hn::And(magnitude, hn::Set(kD8, kSmall - 1));
+  const auto small = hn::Lt(magnitude, hn::Set(kD8, kSmall));
+  const auto choose = [&](const std::array<std::uint8_t, 128>& of_small, Bytes of_others) HWY_ATTR {
+    const Bytes looked_up = hn::TableLookupBytes(hn::LoadDup128(kD8, of_small.data()), index);
+    return hn::IfThenElse(small, looked_up, of_others);
+  };
+  // fp32's exponent field begins at bit 23, the top bit of the low byte.
+  const Bytes high = hn::Add(hn::ShiftRight<kFraction + 1>(magnitude), hn::Set(kD8, kRebias / 2));
   const Bytes low = hn::ShiftLeft<7 - kFraction>(magnitude);
-  d.high = hn::Or(
-      sign,
-      hn::IfThenElse(small, hn::TableLookupBytes(hn::LoadDup128(kD8, Table::kHigh.data()), index), high));
-  d.low = hn::IfThenElse(small, hn::TableLookupBytes(hn::LoadDup128(kD8, Table::kLow.data()), index), low);
-  const Bytes field = hn::Max(hn::ShiftRight<kFraction>(magnitude), hn::Set(kD8, 1));
-  const Bytes exponent =
-      hn::Add(field, hn::Set(kD8, static_cast<std::uint8_t>(exponent_bias - Table::f.bias)));
-  d.exponent = hn::IfThenElse(hn::Eq(magnitude, hn::Zero(kD8)), hn::Set(kD8, kExponentOfZero), exponent);
-  return d;
+  const Bytes exponent = hn::Add(hn::ShiftRight<kFraction>(magnitude),
+                                 hn::Set(kD8, static_cast<std::uint8_t>(kExponentBiasLanes - f.bias)));
+  return {hn::Or(sign, choose(table.high, high)), choose(table.low, low), choose(table.exponent, exponent)};
+}
+#endif
+
+HWY_INLINE Bytes larger_magnitude(Bytes magnitude, Bytes codes) {
+  return hn::Max(magnitude, hn::AndNot(hn::Set(kD8, 0x80), codes));
 }
 
 // fp32 vectors 0..3 of a strip from the two upper bytes of each column.
@@ -105,14 +127,13 @@ HWY_INLINE void store_values(const DecodedBytes& d, float* values) {
 }
 
 // The sign bits of up to 8 elements of each column: element i is bit i.
-HWY_INLINE Words sign_byte(const std::uint8_t* codes, int elements) {
-  const Bytes top = hn::Set(kD8, 0x80);
-  Bytes bits = hn::Zero(kD8);
-  for (int i = 0; i < 8; ++i) {
-    bits = hn::ShiftRight<1>(bits);
-    if (i < elements) bits = hn::Or(bits, hn::And(hn::Load(kD8, codes + i * kStrip), top));
-  }
-  return hn::BitCast(kD32, bits);
+template <int kElement = 0>
+HWY_INLINE Bytes sign_byte(const std::uint8_t* codes, int elements, Bytes bits) {
+  if (kElement >= elements) return bits;
+  const auto code = hn::BitCast(kD16, hn::Load(kD8, codes + kElement * kStrip));
+  bits = hn::OrAnd(bits, hn::BitCast(kD8, hn::ShiftRight<7 - kElement>(code)), hn::Set(kD8, 1 << kElement));
+  if constexpr (kElement < 7) return sign_byte<kElement + 1>(codes, elements, bits);
+  return bits;
 }
 
 // What the mask bits of no element are: where the chain asks for it (chain-inl.h), half of an even number is
@@ -129,7 +150,7 @@ HWY_INLINE void store_sign_masks(const std::uint8_t* codes, int elements, std::u
   const Words padding = hn::Set(kD32, padding_bits(elements));
   Words byte[4];
   for (int g = 0; g < 4; ++g)
-    byte[g] = elements > 8 * g ? sign_byte(codes + 8 * g * kStrip, elements - 8 * g) : hn::Zero(kD32);
+    byte[g] = hn::BitCast(kD32, sign_byte(codes + 8 * g * kStrip, elements - 8 * g, hn::Zero(kD8)));
   const Words even_bytes = hn::Set(kD32, 0x00FF00FFU);
   const Words low_half = hn::Set(kD32, 0x0000FFFFU);
   const auto pair_even = [&](Words a, Words b) HWY_ATTR {
@@ -150,17 +171,19 @@ HWY_INLINE void store_sign_masks(const std::uint8_t* codes, int elements, std::u
 
 template <FormatId kFormat>
 void pack_strip_of(const Blocks& blocks, PackedStrip& strip, std::uint8_t* non_finite) {
-  auto any = hn::LoadU(kD8, non_finite);
+  Bytes largest = hn::Zero(kD8);
   for (int k = 0; k < blocks.elements; ++k) {
-    const DecodedBytes d = decode_bytes<kFormat>(hn::Load(kD8, strip.codes + k * kStrip), kExponentBiasLanes);
+    const Bytes codes = hn::Load(kD8, strip.codes + k * kStrip);
+    const DecodedBytes d = decode_bytes<kFormat>(codes);
     hn::Store(d.exponent, kD8, strip.exponents + k * kStrip);
     store_values(d, strip.values + k * kStrip);
-    any = hn::Or(any, hn::VecFromMask(kD8, d.non_finite));
+    largest = larger_magnitude(largest, codes);
   }
-  hn::StoreU(any, kD8, non_finite);
+  const auto found = hn::Gt(largest, hn::Set(kD8, kMagnitudes<kFormat>.kMaxFinite));
+  hn::StoreU(hn::Or(hn::LoadU(kD8, non_finite), hn::VecFromMask(kD8, found)), kD8, non_finite);
   std::uint32_t* masks = strip.signs;
   for (int begin = 0; begin < blocks.elements; begin += blocks.block) {
-    const int end = begin + blocks.block < blocks.elements ? begin + blocks.block : blocks.elements;
+    const int end = std::min(begin + blocks.block, blocks.elements);
     for (int word = 0; word < blocks.words(); ++word, masks += kStrip)
       store_sign_masks(strip.codes + (begin + 32 * word) * kStrip, end - begin - 32 * word, masks);
   }
@@ -173,48 +196,94 @@ inline void pack_strip(FormatId format, const Blocks& blocks, PackedStrip& strip
     pack_strip_of<FormatId::e5m2>(blocks, strip, non_finite);
 }
 
+// Table indices: byte from * lanes + i in lane i's byte kByte (4: in all), 0x80 elsewhere.
+template <int kByte>
+struct LaneBytes {
+  alignas(64) std::uint8_t of[4][kStrip];
+  constexpr LaneBytes() : of{} {
+    for (int from = 0; from < 4; ++from)
+      for (int i = 0; i < kStrip; ++i)
+        of[from][i] = static_cast<std::uint8_t>(kByte == 4 || i % 4 == kByte ? from * kLanes + i / 4 : 0x80);
+  }
+};
+template <int kByte>
+inline constexpr LaneBytes<kByte> kLaneBytes;
+
+// The bytes of a vector spread over 32-bit lanes.
+class SpreadBytes {
+ public:
+  // Lane i has byte first + i in its byte kByte, else zeros; with kByte = 4 in all of its bytes. `first` is a
+  // multiple of the lanes.
+#if HWY_TARGET == HWY_AVX3_DL
+  explicit HWY_INLINE SpreadBytes(Bytes bytes) : bytes_(bytes) {}
+  template <int kByte>
+  HWY_INLINE Bytes at(int first) const {
+    constexpr __mmask64 kInEveryLane = 0x1111111111111111;
+    const Bytes from = hn::Load(kD8, kLaneBytes<4>.of[first / kLanes]);
+    return Bytes{_mm512_maskz_permutexvar_epi8(kByte == 4 ? ~__mmask64{0} : kInEveryLane << kByte, from.raw,
+                                               bytes_.raw)};
+  }
+
+ private:
+  Bytes bytes_;
+#else
+  explicit HWY_INLINE SpreadBytes(Bytes bytes) {
+    hn::Store(bytes, kD8, bytes_);
+  }
+  template <int kByte>
+  HWY_INLINE Bytes at(int first) const {
+    const Bytes part = hn::LoadDup128(kD8, bytes_ + first / 16 * 16);
+    return hn::TableLookupBytesOr0(part, hn::Load(kD8, kLaneBytes<kByte>.of[first % 16 / kLanes]));
+  }
+
+ private:
+  HWY_ALIGN std::uint8_t bytes_[kStrip];
+#endif
+};
+
+// Bit i is the sign of codes[i].
+HWY_INLINE std::uint64_t sign_bits(Bytes codes) {
+  using Bits = std::conditional_t<kStrip == 64, std::uint64_t,
+                                  std::conditional_t<kStrip == 32, std::uint32_t, std::uint16_t>>;
+  static_assert(std::endian::native == std::endian::little);
+  std::uint8_t bytes[8];
+  hn::StoreMaskBits(kD8, hn::TestBit(codes, hn::Set(kD8, 0x80)), bytes);
+  Bits bits = 0;
+  std::memcpy(&bits, bytes, sizeof bits);
+  return bits;
+}
+
 template <FormatId kFormat>
 bool pack_row_of(const Blocks& blocks, const std::uint8_t* codes, PackedRow& row) {
-  HWY_ALIGN std::uint8_t high[kStrip];
-  HWY_ALIGN std::uint8_t low[kStrip];
-  HWY_ALIGN std::uint8_t exponent[kStrip];
-  std::uint8_t sign_bits[kChunk / 8 + 8] = {};
-  constexpr hn::Rebind<std::uint8_t, decltype(kD32)> quarter;
   const Floats nudge = hn::Set(kDF, kProductNudge);
-  bool non_finite = false;
+  const Bytes rebias = hn::Set(kD8, kExponentBiasRows - kExponentBiasLanes);
+  Bytes largest = hn::Zero(kD8);
+  static_assert(kChunk == 64);
+  std::uint64_t signs = 0;
   for (int k = 0; k < blocks.elements; k += kStrip) {
     const Bytes code = hn::LoadU(kD8, codes + k);
-    const DecodedBytes d = decode_bytes<kFormat>(code, kExponentBiasRows);
-    non_finite |= !hn::AllFalse(kD8, d.non_finite);
-    hn::StoreMaskBits(kD8, hn::TestBit(code, hn::Set(kD8, 0x80)), sign_bits + k / 8);
-    hn::Store(d.high, kD8, high);
-    hn::Store(d.low, kD8, low);
-    hn::Store(d.exponent, kD8, exponent);
+    const DecodedBytes d = decode_bytes<kFormat>(code);
+    largest = larger_magnitude(largest, code);
+    signs |= sign_bits(code) << k;
+    const SpreadBytes high(d.high);
+    const SpreadBytes low(d.low);
+    const SpreadBytes exponent(hn::Add(d.exponent, rebias));
     for (int i = 0; i < kStrip; i += kLanes) {
-      const Words h = hn::PromoteTo(kD32, hn::Load(quarter, high + i));
-      const Words l = hn::PromoteTo(kD32, hn::Load(quarter, low + i));
-      const Words e = hn::PromoteTo(kD32, hn::Load(quarter, exponent + i));
-      const Floats value = hn::BitCast(kDF, hn::Or(hn::ShiftLeft<24>(h), hn::ShiftLeft<16>(l)));
-      hn::Store(hn::Mul(value, nudge), kDF, row.values + k + i);
-      const Words twice = hn::Or(e, hn::ShiftLeft<8>(e));
-      hn::Store(hn::Or(twice, hn::ShiftLeft<16>(twice)), kD32, row.exponents + k + i);
+      const Bytes value = hn::Or(high.at<3>(i), low.at<2>(i));
+      hn::Store(hn::Mul(hn::BitCast(kDF, value), nudge), kDF, row.values + k + i);
+      hn::Store(hn::BitCast(kD32, exponent.at<4>(i)), kD32, row.exponents + k + i);
     }
   }
-  static_assert(std::endian::native == std::endian::little);
   std::uint32_t* mask = row.signs;
   for (int begin = 0; begin < blocks.elements; begin += blocks.block) {
-    const int end = begin + blocks.block < blocks.elements ? begin + blocks.block : blocks.elements;
+    const int end = std::min(begin + blocks.block, blocks.elements);
     for (int word = 0; word < blocks.words(); ++word) {
-      const int first = begin + 32 * word;
-      const int count = end - first < 32 ? end - first : 32;
-      std::uint64_t bits = 0;
-      std::memcpy(&bits, sign_bits + (first < kChunk ? first : 0) / 8, sizeof bits);
-      *mask++ = count <= 0 ? 0
-                           : static_cast<std::uint32_t>(bits >> first % 8) &
-                                 static_cast<std::uint32_t>((std::uint64_t{1} << count) - 1) & kCountedSigns;
+      const int count = std::clamp(end - begin - 32 * word, 0, 32);
+      const std::uint64_t bits = count == 0 ? 0 : signs >> (begin + 32 * word);
+      *mask++ = static_cast<std::uint32_t>(bits & ((std::uint64_t{1} << count) - 1)) & kCountedSigns;
     }
   }
-  return non_finite;
+  return !hn::AllFalse(kD8, hn::Gt(largest, hn::Set(kD8, kMagnitudes<kFormat>.kMaxFinite)));
 }
 
 inline bool pack_row(FormatId format, const Blocks& blocks, const std::uint8_t* codes, PackedRow& row) {
@@ -222,27 +291,27 @@ inline bool pack_row(FormatId format, const Blocks& blocks, const std::uint8_t* 
                                   : pack_row_of<FormatId::e5m2>(blocks, codes, row);
 }
 
-// 16 x 16 bytes at a time in every 128-bit part of the vectors: four rounds of interleaving, in each of which
-// vector i meets vector i + 8.
+// 16 elements of every column at a time, each 128-bit part of the vectors for itself: vector i has element
+// bytes of columns i, 16 + i, ... A round of interleaving brings vectors i and i + 8 together; four rounds
+// transpose.
 inline void transpose(const std::uint8_t* const* columns, int elements, std::uint8_t* codes) {
-  HWY_ALIGN std::uint8_t lines[16 * kStrip];
-  for (int k = 0; k < elements; k += kStrip) {
-    for (int c = 0; c < kStrip; c += 16) {
-      Bytes v[16];
-      for (int i = 0; i < 16; ++i) v[i] = hn::LoadU(kD8, columns[c + i] + k);
-      for (int round = 0; round < 4; ++round) {
-        Bytes w[16];
-        for (int i = 0; i < 8; ++i) {
-          w[2 * i] = hn::InterleaveLower(kD8, v[i], v[i + 8]);
-          w[2 * i + 1] = hn::InterleaveUpper(kD8, v[i], v[i + 8]);
-        }
-        for (int i = 0; i < 16; ++i) v[i] = w[i];
-      }
-      for (int i = 0; i < 16; ++i) hn::Store(v[i], kD8, lines + i * kStrip);
-      const int last = elements - k < kStrip ? elements - k : kStrip;
-      for (int i = 0; i < last; ++i)
-        std::memcpy(codes + (k + i) * kStrip + c, lines + i % 16 * kStrip + i / 16 * 16, 16);
+  for (int k = 0; k < elements; k += 16) {
+    Bytes v[16];
+    for (int i = 0; i < 16; ++i) {
+      v[i] = hn::LoadDup128(kD8, columns[i] + k);
+      for (int part = 1; part < kStrip / 16; ++part)
+        v[i] = hn::IfThenElse(hn::FirstN(kD8, static_cast<std::size_t>(16 * part)), v[i],
+                              hn::LoadDup128(kD8, columns[16 * part + i] + k));
     }
+    for (int round = 0; round < 4; ++round) {
+      Bytes w[16];
+      for (int i = 0; i < 8; ++i) {
+        w[2 * i] = hn::InterleaveLower(kD8, v[i], v[i + 8]);
+        w[2 * i + 1] = hn::InterleaveUpper(kD8, v[i], v[i + 8]);
+      }
+      for (int i = 0; i < 16; ++i) v[i] = w[i];
+    }
+    for (int i = 0; i < 16 && k + i < elements; ++i) hn::Store(v[i], kD8, codes + (k + i) * kStrip);
   }
 }
 
