@@ -129,9 +129,8 @@ def figure(lines: dict[str, list[float]]) -> str:
     for row, (name, drifts) in enumerate(lines.items()):
         path = " ".join(f"{x(i):.1f},{y(value):.1f}" for i, value in enumerate(drifts))
         parts.append(f'<polyline points="{path}" fill="none" stroke="{colours[name]}" stroke-width="2"/>')
-        parts.append(
-            f'<text x="{left + width + 12}" y="{top + 14 + 20 * row}" style="fill:{colours[name]}">{html.escape(name)}</text>'
-        )
+        label = f'<text x="{left + width + 12}" y="{top + 14 + 20 * row}" style="fill:{colours[name]}">'
+        parts.append(f"{label}{html.escape(name)}</text>")
     size = f'viewBox="0 0 {left + width + 190} {top + height + 40}"'
     style = "<style>text{font:13px sans-serif;fill:#777}</style>"
     return f'<svg xmlns="http://www.w3.org/2000/svg" {size}>{style}{"".join(parts)}</svg>\n'
