@@ -15,7 +15,7 @@
 
 #include "numpy_random.h"
 #include "referee.h"
-#include "sha256.h"
+#include "base/sha256.h"
 
 namespace mmaemu::testing {
 
