@@ -56,13 +56,15 @@ Error driver_error(const Driver& driver, const std::string& what, DriverStatus s
   return {kind, what + ": " + driver.describe(status)};
 }
 
-Result<DeviceInfo> describe_device(int ordinal) {
+Result<DeviceInfo> describe_device(std::optional<int> ordinal) {
   const auto no = [](std::string reason) { return Error{ErrorKind::backend_unavailable, std::move(reason)}; };
   const Driver& driver = cuda_driver();
   if (!driver.usable) return no(driver.problem);
   DeviceInfo info;
-  if (driver.device_get(&info.device, ordinal) != kDriverSuccess)
-    return no("there is no CUDA device " + std::to_string(ordinal));
+  const std::string which = ordinal ? " " + std::to_string(*ordinal) : "";
+  const std::optional<CudaDevice> device = find_cuda_device(driver, ordinal);
+  if (!device) return no("there is no CUDA device" + which);
+  info.device = *device;
   if (!driver.launch_problem.empty()) return no(driver.launch_problem);
   std::array<char, 256> name{};
   CudaUuid uuid{};
@@ -77,8 +79,7 @@ Result<DeviceInfo> describe_device(int ordinal) {
        {std::pair{kMajor, &info.major}, {kMinor, &info.minor}, {kSharedPerBlock, &info.shared_bytes}})
     if (status == kDriverSuccess) status = driver.device_get_attribute(value, attribute, info.device);
   if (status != kDriverSuccess)
-    return no("CUDA device " + std::to_string(ordinal) +
-              " does not describe itself: " + driver.describe(status));
+    return no("CUDA device" + which + " does not describe itself: " + driver.describe(status));
   info.name = name.data();
   info.uuid = uuid_text(uuid);
   return info;

@@ -29,7 +29,7 @@ struct DeviceInfo {
 
 // What a device is; BackendUnavailable where there is no such device, or where its driver runs no kernels of
 // ours.
-Result<DeviceInfo> describe_device(int ordinal);
+Result<DeviceInfo> describe_device(std::optional<int> ordinal);
 
 Error driver_error(const Driver& driver, const std::string& what, DriverStatus status);
 

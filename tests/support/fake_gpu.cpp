@@ -1,5 +1,5 @@
-// A CUDA driver without a GPU: device memory is host memory, streams run at once. Numbers are those of
-// cuda.h.
+// A CUDA driver without a GPU: device memory is host memory, streams run at once, and a launch runs the
+// kernel of that name on the CPU where the library has it (host_kernels.h). Numbers are those of cuda.h.
 #include "fake_gpu.h"
 
 #include <algorithm>
@@ -7,6 +7,8 @@
 #include <cstring>
 #include <memory>
 #include <string_view>
+
+#include "host_kernels.h"
 
 namespace {
 
@@ -94,6 +96,23 @@ extern "C" {
 
 FakeGpu* fake_gpu() {
   return &state;
+}
+
+// For callers that do not see the structure.
+void fake_gpu_fail(const char* function, int status) {
+  state.failures[function] = status;
+}
+int fake_gpu_calls(const char* function) {
+  return *function == '\0' ? state.total_calls() : state.calls[function];
+}
+int fake_gpu_launches(const void* stream) {
+  return static_cast<int>(std::ranges::count(state.launches, stream, &mmaemu::testing::FakeLaunch::stream));
+}
+void fake_gpu_spoil(const char* name) {
+  state.spoiled = name;
+}
+void fake_gpu_fail_launch(const char* name) {
+  state.failing_launch = name;
 }
 
 void fake_gpu_reset() {
@@ -224,7 +243,7 @@ int cuFuncSetAttribute(void*, int, int) {
 }
 
 int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
-                   unsigned block_y, unsigned block_z, unsigned shared_bytes, void* stream, void**,
+                   unsigned block_y, unsigned block_z, unsigned shared_bytes, void* stream, void** parameters,
                    void** extra) {
   if (const int status = enter("cuLaunchKernel"); status != 0) return status;
   const auto& f = *static_cast<Function*>(function);
@@ -242,14 +261,20 @@ int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned gr
                             shared_bytes,
                             stream,
                             current_device()});
-  return 0;
+  if (!state.execute) return 0;
+  const bool spoil = !state.spoiled.empty() && f.name.find(state.spoiled) != std::string::npos;
+  return mmaemu::testing::run_on_host(f.name, {grid_x, grid_y}, {block_x, block_y}, parameters, spoil)
+             ? 0
+             : kNotFound;
 }
 
 int cuMemAlloc_v2(std::uintptr_t* address, std::size_t bytes) {
   if (const int status = enter("cuMemAlloc"); status != 0) return status;
   if (current_device() < 0) return kInvalidContext;
   if (bytes == 0) return kInvalidValue;
-  void* memory = std::aligned_alloc(256, (bytes + 255) / 256 * 256);
+  void* memory = nullptr;
+  if (posix_memalign(&memory, 256, bytes) != 0)
+    return 2;  // of that size exactly, so that AddressSanitizer sees beyond
   std::memset(memory, 0xA5, bytes);
   state.memory[memory] = bytes;
   *address = reinterpret_cast<std::uintptr_t>(memory);
