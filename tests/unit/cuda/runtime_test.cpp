@@ -162,6 +162,15 @@ TEST_F(CudaHost, BinaryOfOtherSourcesIsNotLoaded) {
   EXPECT_TRUE(gpu_.images.empty());
 }
 
+TEST_F(CudaHost, BuiltBinariesAreOfTheseSources) {
+  if (std::string(MMAEMU_BUILT_FATBINS).empty()) GTEST_SKIP() << "no nvcc on this machine";
+  const ScopedVariable built("MMAEMU_FATBIN_DIR", MMAEMU_BUILT_FATBINS);
+  for (const cuda::Kernel& kernel : cuda::kernels()) {
+    const Result<cuda::Image> image = cuda::prebuilt_image(kernel);
+    EXPECT_EQ(image.ok(), kernel.exists()) << kernel.name << (image.ok() ? "" : ": " + image.error().message);
+  }
+}
+
 TEST_F(CudaHost, DamagedManifestIsAReason) {
   for (const char* text : {"", "{", "[]", "{\"images\": 3}"}) {
     fill(fatbins_ / "manifest.json", text);
