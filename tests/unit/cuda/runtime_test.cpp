@@ -351,7 +351,8 @@ TEST_F(CudaHost, RowsBeyondAGridAreLaunchedInChunks) {
   ASSERT_TRUE(choose_backend(query("cuda:v1")).ok());
   cuda::SmokeProduct p = cuda::smoke_products(*cuda::find_kernel("v1"))[2];
   p.M = 65535 * 16 + 3;
-  p.N = p.K = 16;
+  p.N = 1;
+  p.K = 16;
   p.how.fast = true;
   const std::vector<std::uint8_t> pattern = p.a;
   p.a.resize(static_cast<std::size_t>(p.M * p.K));
