@@ -17,7 +17,7 @@ install() {
   need_packages g++ cmake ninja-build pkg-config clang-format python3-venv \
     libhwy-dev libgtest-dev nlohmann-json3-dev libzip-dev
   rm -rf build/release build/sanitize build/python
-  environment .venv "$(find_python 3.11 3.12 3.13)" 2.7.1 pytest hypothesis ruff safetensors torchao
+  environment .venv "$(find_python 3.11 3.12 3.13)" 2.7.1 pytest hypothesis ruff safetensors torchao distributed
 }
 
 style() {
@@ -42,7 +42,7 @@ python_tests() {
     not_run "Python tests, torch $torch: none of Python $* found"
     return
   fi
-  environment "$folder" "$python" "$torch" pytest hypothesis safetensors
+  environment "$folder" "$python" "$torch" pytest hypothesis safetensors distributed
   "$folder/bin/python" -m pytest -q
 }
 

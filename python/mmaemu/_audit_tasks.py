@@ -134,6 +134,37 @@ def check(folder: Path, call: RecordedCall, settings: Settings, planned: Planned
     return Checked(found, time.perf_counter() - begin, backend, edited=operands.edited)
 
 
+@dataclasses.dataclass(frozen=True)
+class Piece:
+    """A part of an audit: some rows of a call, or, where rows is None, its diagnosis after found."""
+
+    call: RecordedCall
+    planned: Planned
+    rows: tuple[int, int] | None
+    found: Differences | None = None
+
+
+@dataclasses.dataclass
+class Examined:
+    """What a piece gave. ways: None where no diagnosis was due."""
+
+    checked: Checked
+    ways: list[Candidate] | None = None
+
+
+def examine(folder: Path, settings: Settings, piece: Piece) -> Examined:
+    """Checks a piece; a call that is one piece and differs is diagnosed in the same place, which has its tensors."""
+    call, planned = piece.call, piece.planned
+    if piece.rows is None:
+        return Examined(
+            Checked(problem=planned.problem), diagnose(folder, call, settings, planned, piece.found or Differences())
+        )
+    checked = check(folder, call, settings, planned, piece.rows)
+    if checked.problem is None and checked.differences.different and piece.rows == (0, call.sizes[0]):
+        return Examined(checked, diagnose(folder, call, settings, planned, checked.differences))
+    return Examined(checked)
+
+
 @dataclasses.dataclass
 class _Operands:
     a: torch.Tensor  # [M, K]

@@ -18,7 +18,7 @@ from importlib import metadata
 from typing import Any
 
 from . import _native, backends, plan, platforms, presets, splitk
-from .errors import RecordingError
+from .errors import MmaemuError
 
 _OK, _FAILED, _USAGE, _NOTHING = 0, 1, 2, 4
 _ENVIRONMENT = (
@@ -253,9 +253,16 @@ def _audit(args: argparse.Namespace) -> int:
     profile = platforms.get_profile(args.profile)
     try:
         report = auditing.audit(
-            args.path, profile=profile, splitk=args.splitk, backend=args.backend, progress=_progress_bar()
+            args.path,
+            profile=profile,
+            splitk=args.splitk,
+            backend=args.backend,
+            progress=_progress_bar(),
+            workers=args.workers,
+            scheduler=args.scheduler,
+            state=args.state,
         )
-    except RecordingError as problem:
+    except MmaemuError as problem:
         _report(args, {"error": str(problem)}, str(problem))
         return _NOTHING
     if args.html:
@@ -278,6 +285,12 @@ def _progress_bar() -> Callable[[int, int], None] | None:
         sys.stderr.flush()
 
     return draw
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or not 1 <= int(text) <= 4096:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of processes")
+    return int(text)
 
 
 def _split_or_recorded(text: str) -> Any:
@@ -333,6 +346,9 @@ def _parser() -> argparse.ArgumentParser:
         help="recorded: what the recording tells, else auto",
     )
     audit.add_argument("--backend", default="auto", metavar="NAME")
+    audit.add_argument("--workers", type=_count, metavar="N", help="share the work among N processes of this machine")
+    audit.add_argument("--scheduler", metavar="ADDRESS", help="share the work among the workers of a Dask scheduler")
+    audit.add_argument("--state", metavar="PATH", help="keep what was found so far, and go on from there")
     audit.add_argument("--html", metavar="PATH", help="also write the report as one page with plots")
     return parser
 
