@@ -65,7 +65,8 @@ class Processes:
                 deaths += 1
                 if deaths >= _ATTEMPTS * self._workers:
                     raise MmaemuError(
-                        f"{deaths} times a worker process died, for lack of memory perhaps: run with fewer workers"
+                        f"{deaths} times a worker process died: for lack of memory, where fewer help, or because "
+                        'the script that calls audit does so outside of if __name__ == "__main__", which they import'
                     )
                 finished = [future for future in waiting if future.done() and future.exception() is None]
                 for future in finished:
