@@ -41,7 +41,7 @@ def test_the_session_of_docs_models_runs(tmp_path, monkeypatch, capsys):
     for block in re.findall(r"```python\n(.*?)```", text, re.S):
         exec(compile(block, "docs/models.md", "exec"), session)
     assert "2 FP8 products" in capsys.readouterr().out
-    (command,) = re.findall(r"^    python -m mmaemu (.*)$", text, re.M)
+    (command,) = re.findall(r"^    python -m mmaemu (.*--html.*)$", text, re.M)
     done = subprocess.run([sys.executable, "-m", "mmaemu", *shlex.split(command)], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert {path.name for path in tmp_path.iterdir()} == {"run1", "report.html", "report.json"}
