@@ -100,7 +100,7 @@ class Dask:
         try:
             import distributed
         except ImportError:
-            raise MmaemuError("a scheduler needs the package distributed: pip install 'mmaemu[cluster]'") from None
+            raise MmaemuError("a scheduler needs the package distributed: pip install distributed") from None
         self._distributed = distributed
         self._own = isinstance(scheduler, str)
         if not self._own and not isinstance(scheduler, distributed.Client):
