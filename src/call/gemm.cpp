@@ -270,6 +270,7 @@ Status dot(const OperandView& a, const OperandView& b, const float* c, const Pre
     return Error{ErrorKind::value_error,
                  "d has " + std::to_string(a.rows) + " elements, too many to address"};
   if (d == nullptr && a.rows > 0) return Error{ErrorKind::value_error, "d is null"};
+  if (const auto target = choose_target(execution); !target.ok()) return target.error();
   return for_each_output(a.rows, a.depth, execution, [&](std::int64_t r) {
     const std::uint32_t start = c == nullptr ? 0 : std::bit_cast<std::uint32_t>(c[r]);
     d[r] = std::bit_cast<float>(model::dot(a, b, r, start, preset));
