@@ -29,8 +29,9 @@ style() {
   .venv/bin/python tools/pack_splitk.py data/splitk/recorded data/splitk --check
 }
 
+# cpp PRESET OPTION...
 cpp() {
-  cmake --preset "$1" >/dev/null
+  cmake --preset "$@" >/dev/null
   cmake --build --preset "$1"
   ctest --preset "$1"
 }
@@ -49,7 +50,7 @@ python_tests() {
 
 suite "packages, torch 2.7.1, build of the Python package" install
 suite "style and generated data" style
-suite "C++ tests, optimised" cpp release
+suite "C++ tests, optimised" cpp release -DMMAEMU_BUILD_BENCHMARKS=ON
 suite "C++ tests, under sanitizers" cpp sanitize
 suite "CPU engine, 64-bit Arm under qemu" cpp aarch64
 suite "Python tests, torch 2.7.1" .venv/bin/python -m pytest -q
