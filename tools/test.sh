@@ -22,7 +22,7 @@ install() {
 }
 
 style() {
-  git ls-files -z '*.h' '*.cpp' '*.S' | grep -zv '\.S$' | xargs -0 clang-format --dry-run -Werror
+  git ls-files -z '*.h' '*.c' '*.cpp' '*.S' | grep -zv '\.S$' | xargs -0 clang-format --dry-run -Werror
   .venv/bin/ruff format --check .
   .venv/bin/ruff check .
   tools/check_architecture.sh

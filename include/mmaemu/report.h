@@ -52,6 +52,7 @@ MMAEMU_API std::string dtype_named(std::string_view name);
 MMAEMU_API Result<std::string> to_json(const ExplainRequest& request, const Explanation& explanation);
 MMAEMU_API Result<std::string> to_json(const Profile& profile);
 MMAEMU_API Result<std::string> to_json(const Preset& preset);
+MMAEMU_API Result<std::string> to_json(const SplitDecision& split);
 
 // Version, machine, targets, profiles, presets, backends and the environment's settings, for a CUDA device
 // (none: the current one, else the CPU). KeyError for an unknown $MMAEMU_PROFILE. Of Python, torch and numpy

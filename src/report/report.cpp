@@ -242,6 +242,10 @@ Result<std::string> to_json(const Preset& preset) {
   return text_of(preset);
 }
 
+Result<std::string> to_json(const SplitDecision& split) {
+  return text_of(std::optional(split));
+}
+
 Result<std::string> info_json(std::optional<int> device) try {
   const Result<Profile> standard = find_profile("");
   if (!standard.ok()) return standard.error();
