@@ -1,4 +1,7 @@
-"""mmaemu.h through ctypes, with Python's standard library alone: replays the oracle's recordings. Usage: ctypes_test.py LIBRARY"""
+"""mmaemu.h through ctypes, with the standard library alone: replays recordings of the oracle.
+
+Usage: ctypes_test.py LIBRARY
+"""
 
 import ast
 import ctypes
@@ -16,15 +19,13 @@ lib.mmaemu_last_error.restype = lib.mmaemu_status_name.restype = text
 
 
 class Operand(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_char_p), ("format", text), ("rows", i64), ("depth", i64), ("row_stride", i64)] + [
-        ("depth_stride", i64)
-    ]
+    _fields_ = [("data", ctypes.c_char_p), ("format", text), ("rows", i64), ("depth", i64)]
+    _fields_ += [("row_stride", i64), ("depth_stride", i64)]
 
 
 class Result(ctypes.Structure):
-    _fields_ = [("data", ctypes.c_void_p), ("format", text), ("rows", i64), ("columns", i64), ("row_stride", i64)] + [
-        ("column_stride", i64)
-    ]
+    _fields_ = [("data", ctypes.c_void_p), ("format", text), ("rows", i64), ("columns", i64)]
+    _fields_ += [("row_stride", i64), ("column_stride", i64)]
 
 
 class Options(ctypes.Structure):
