@@ -16,9 +16,9 @@ not_run() { summary+=("not run  $1"); }
 install() {
   need_packages g++ cmake ninja-build pkg-config clang-format python3-venv \
     libhwy-dev libgtest-dev nlohmann-json3-dev libzip-dev \
-    libbenchmark-dev g++-aarch64-linux-gnu qemu-user
+    libbenchmark-dev g++-aarch64-linux-gnu qemu-user doxygen
   rm -rf build/release build/sanitize build/aarch64 build/python
-  environment .venv "$(find_python 3.11 3.12 3.13)" 2.7.1 pytest hypothesis ruff safetensors torchao distributed
+  environment .venv "$(find_python 3.11 3.12 3.13)" 2.7.1 pytest hypothesis ruff safetensors torchao distributed matplotlib
 }
 
 style() {
@@ -56,6 +56,7 @@ suite "CPU engine, 64-bit Arm under qemu" cpp aarch64
 suite "Python tests, torch 2.7.1" .venv/bin/python -m pytest -q
 suite "Python tests, torch 2.6.0" python_tests 2.6.0 3.10 3.11 3.12 3.13
 suite "Python tests, torch 2.15.0" python_tests 2.15.0 3.13 3.12 3.11
+suite "documentation site" tools/site.sh
 suite "example: Evo 2 projections" .venv/bin/python examples/evo2_projection.py --tokens 64
 suite "example: transformer" .venv/bin/python examples/transformer.py
 
