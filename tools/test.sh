@@ -16,7 +16,7 @@ not_run() { summary+=("not run  $1"); }
 install() {
   need_packages g++ cmake ninja-build pkg-config clang-format python3-venv \
     libhwy-dev libgtest-dev nlohmann-json3-dev libzip-dev \
-    libbenchmark-dev g++-aarch64-linux-gnu qemu-user doxygen
+    libbenchmark-dev libcli11-dev g++-aarch64-linux-gnu qemu-user doxygen
   rm -rf build/release build/sanitize build/aarch64 build/python
   environment .venv "$(find_python 3.11 3.12 3.13)" 2.7.1 pytest hypothesis ruff safetensors torchao distributed matplotlib
 }
@@ -53,6 +53,7 @@ suite "style and generated data" style
 suite "C++ tests, optimised" cpp release -DMMAEMU_BUILD_BENCHMARKS=ON
 suite "C++ tests, under sanitizers" cpp sanitize
 suite "CPU engine, 64-bit Arm under qemu" cpp aarch64
+export MMAEMU_COMMAND=$PWD/build/release/command/mmaemu
 suite "Python tests, torch 2.7.1" .venv/bin/python -m pytest -q
 suite "Python tests, torch 2.6.0" python_tests 2.6.0 3.10 3.11 3.12 3.13
 suite "Python tests, torch 2.15.0" python_tests 2.15.0 3.13 3.12 3.11
