@@ -18,7 +18,8 @@ struct Image {
   std::string sha256;
 };
 
-// The sources of the kernels, which the library carries, by name; and the hash of a line "name sha256" a file.
+// The sources of the kernels, which the library carries, by name; and the hash of a line "name sha256" a
+// file.
 std::span<const SourceFile> kernel_sources();
 const std::string& source_hash();
 
