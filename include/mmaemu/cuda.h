@@ -1,5 +1,5 @@
 // CUDA kernels: products of operands that lie on a CUDA device, and the gates that a kernel passes before it
-// is used there. Needs no CUDA to build; the driver is found when it is first asked for. docs/validation.md.
+// is used there. Needs no CUDA to build; the driver is found when it is first asked for. docs/cuda.md.
 #pragma once
 
 #include <cstddef>

@@ -111,7 +111,7 @@ MMAEMU_API Status scaled_mm(const OperandView& a, const PackedOperand& b, const 
 
 // d[r] = one chain over K from c[r] (+0 where c is null): d = c + a_0 b_0 + a_1 b_1 + ... a and b have the
 // same shape; c and d are `rows` contiguous fp32 numbers. Non-finite values follow IEEE; K = 0 returns c with
-// NaN canonical.
+// NaN canonical. The model computes, whatever the target, which is checked as in every other call.
 MMAEMU_API Status dot(const OperandView& a, const OperandView& b, const float* c, const Preset& preset,
                       float* d, const Execution& execution = {});
 

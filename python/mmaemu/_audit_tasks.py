@@ -123,15 +123,44 @@ def check(folder: Path, call: RecordedCall, settings: Settings, planned: Planned
     """Recomputes some rows of a call and compares them with the recorded ones."""
     begin = time.perf_counter()
     try:
-        operands = _Operands.load(_shards(folder, settings.audit), call)
-        computed, backend = operands.compute(
-            settings.profile, planned.split, call.use_fast_accum, settings.backend, slice(*rows)
-        )
+        operands = _Operands.load(_shards(folder, settings.audit), call).part(slice(*rows))
+        computed, backend = operands.compute(settings.profile, planned.split, call.use_fast_accum, settings.backend)
     except MmaemuError as problem:
         name = "" if isinstance(problem, RecordingError) else f"{type(problem).__name__}: "
         return Checked(problem=f"{name}{problem}", seconds=time.perf_counter() - begin)
-    found = compare(operands.result[slice(*rows)], computed, rows[0])
+    found = compare(operands.result, computed, rows[0])
     return Checked(found, time.perf_counter() - begin, backend, edited=operands.edited)
+
+
+@dataclasses.dataclass(frozen=True)
+class Piece:
+    """A part of an audit: some rows of a call, or, where rows is None, its diagnosis after found."""
+
+    call: RecordedCall
+    planned: Planned
+    rows: tuple[int, int] | None
+    found: Differences | None = None
+
+
+@dataclasses.dataclass
+class Examined:
+    """What a piece gave. ways: None where no diagnosis was due."""
+
+    checked: Checked
+    ways: list[Candidate] | None = None
+
+
+def examine(folder: Path, settings: Settings, piece: Piece) -> Examined:
+    """Checks a piece; a call that is one piece and differs is diagnosed in the same place, which has its tensors."""
+    call, planned = piece.call, piece.planned
+    if piece.rows is None:
+        return Examined(
+            Checked(problem=planned.problem), diagnose(folder, call, settings, planned, piece.found or Differences())
+        )
+    checked = check(folder, call, settings, planned, piece.rows)
+    if checked.problem is None and checked.differences.different and piece.rows == (0, call.sizes[0]):
+        return Examined(checked, diagnose(folder, call, settings, planned, checked.differences))
+    return Examined(checked)
 
 
 @dataclasses.dataclass
@@ -163,20 +192,19 @@ class _Operands:
             edited,
         )
 
-    def compute(
-        self,
-        profile: Profile,
-        split: tuple[int, str],
-        fast: bool,
-        backend: str = "auto",
-        rows: Any = slice(None),
-        columns: Any = slice(None),
-    ) -> tuple[torch.Tensor, str]:
-        """The product of some rows and columns in host memory, and the backend that ran."""
+    def part(self, rows: Any, columns: list[int] | None = None) -> _Operands:
+        """Some rows and columns of the product; columns None: all."""
+        part = dataclasses.replace(self, a=_rows(self.a, rows), result=_rows(self.result, rows))
+        if columns is not None:
+            part.b, part.result = _rows(self.b, columns), _rows(part.result.t(), columns).t()
+        return part
+
+    def compute(self, profile: Profile, split: tuple[int, str], fast: bool, backend: str) -> tuple[torch.Tensor, str]:
+        """The product in host memory, and the backend that ran."""
         device = "cuda" if backend.startswith("cuda") else "cpu"
         call = contract.Call(
-            input=_rows(self.a, rows).to(device),
-            mat2=_rows(self.b, columns).to(device).t(),
+            input=self.a.to(device),
+            mat2=self.b.to(device).t(),
             **{name: None if scale is None else scale.to(device) for name, scale in self.scales.items()},
             bias=None,
             out_dtype=self.result.dtype,
@@ -190,11 +218,11 @@ class _Operands:
         return result.cpu(), ran.backend
 
 
-def _rows(codes: torch.Tensor, which: Any) -> torch.Tensor:
-    """Some rows of FP8 codes; torch picks single rows of integers only."""
+def _rows(matrix: torch.Tensor, which: Any) -> torch.Tensor:
+    """Some rows, contiguous; of FP8 codes torch picks single rows as integers only."""
     from . import testing
 
-    return testing.bits(codes)[which].contiguous().view(codes.dtype)
+    return testing.bits(matrix)[which].contiguous().view(matrix.dtype)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -259,23 +287,23 @@ def diagnose(
 
     One for each platform and accumulation: where one split of them does, others often do as well.
     """
+    import torch
+
     from . import testing
 
     try:
         operands = _Operands.load(_shards(folder, settings.audit), call)
     except MmaemuError:
         return []
-    rows, columns = _sample(found, *call.sizes[:2])
-    wanted = testing.bits(operands.result)
-    sample = wanted[rows][:, columns]
+    sample = operands.part(*_sample(found, *call.sizes[:2]))
     failed = None if planned.problem else Candidate(settings.profile.name, call.use_fast_accum, planned.split)
 
-    def agrees(profile: Profile, way: Candidate, target: torch.Tensor, *part: Any) -> bool:
+    def agrees(profile: Profile, way: Candidate, part: _Operands) -> bool:
         try:
-            computed, _ = operands.compute(profile, way.split, way.use_fast_accum, "auto", *part)
+            computed, _ = part.compute(profile, way.split, way.use_fast_accum, "auto")
         except (MmaemuError, ValueError):
             return False
-        return bool((testing.bits(computed) == target).all())
+        return torch.equal(testing.bits(computed), testing.bits(part.result))
 
     reproducing: dict[tuple[str, bool], Candidate] = {}
     for profile, way in _candidates(call, settings):
@@ -283,8 +311,8 @@ def diagnose(
         if (
             way != failed
             and kind not in reproducing
-            and agrees(profile, way, sample, rows, columns)
-            and all(agrees(profile, way, wanted[slice(*part)], slice(*part)) for part in tiles(call))
+            and agrees(profile, way, sample)
+            and all(agrees(profile, way, operands.part(slice(*rows))) for rows in tiles(call))
         ):
             reproducing[kind] = way
     return list(reproducing.values())

@@ -39,7 +39,7 @@ def needed() -> Any:
     try:
         import safetensors.torch
     except ImportError:
-        raise RecordingError("recordings need the package safetensors: pip install 'mmaemu[models]'") from None
+        raise RecordingError("recordings need the package safetensors: pip install safetensors") from None
     return safetensors
 
 

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import collections
+import contextlib
 import dataclasses
+import functools
 import os
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from . import _native, _recorded, contract, platforms, tables
+from . import _journal, _native, _pools, _recorded, contract, platforms, tables
 from .platforms import Profile
 
 if TYPE_CHECKING:
@@ -237,21 +239,34 @@ def audit(
     splitk: Any = "auto",
     backend: str = "auto",
     progress: Progress | None = None,
+    workers: int | None = None,
+    scheduler: Any = None,
+    state: str | os.PathLike[str] | None = None,
 ) -> AuditReport:
     """Recomputes every call of a recording under a profile and compares the results bit by bit.
 
     path: the folder that record wrote. profile, backend: as in scaled_mm. splitk: as in scaled_mm, or "recorded", the
     split that the recording tells (of emulated calls), else "auto". progress: called with the work done and the whole,
-    in multiplications. Operands that are not what was recorded, and calls that scaled_mm does not compute, are
+    in multiplications.
+
+    workers: processes of this machine to share the work; None: this one, whose engine uses all processors.
+    scheduler: the address of a Dask scheduler, or a distributed.Client, whose workers see the recording under the same
+    path. Where the work is done changes no bit of the report, nor does a worker that dies. state: a file that keeps
+    what was found so far; an audit of the same recording with the same arguments goes on from there.
+
+    Operands that are not what was recorded, and calls that scaled_mm does not compute, are
     reported as unchecked. The recording is only read.
 
-    RecordingError where path holds no recording; KeyError, TypeError and ValueError for arguments that do not fit.
+    RecordingError where path holds no recording and where state cannot be written; MmaemuError where the workers are
+    lost; KeyError, TypeError and ValueError for arguments that do not fit.
     """
     begin = time.perf_counter()
-    folder = _recorded.folder_of(path)
+    folder = Path(os.path.abspath(_recorded.folder_of(path)))
     settings = _settings(profile, splitk, backend)
     calls, problems = _recorded.read_calls(folder)
-    reports, warnings = _Audit(folder, settings, calls, progress or (lambda done, whole: None)).run()
+    pool = _pool(workers, scheduler)
+    with contextlib.closing(pool), contextlib.closing(_journal.Journal(state, folder, settings)) as journal:
+        reports, warnings = _Audit(folder, settings, calls, pool, journal, progress or (lambda done, whole: None)).run()
     return AuditReport(
         str(path),
         settings.profile.name,
@@ -274,39 +289,105 @@ def _settings(profile: str | Profile | None, split: Any, backend: str) -> _audit
     return _audit_tasks.Settings(chosen, split, contract.backend_argument("audit", backend), uuid.uuid4().hex)
 
 
+def _pool(workers: int | None, scheduler: Any) -> Any:
+    if scheduler is not None:
+        if workers is not None:
+            raise ValueError("audit(): workers are those of the scheduler; give one of the two")
+        return _pools.Dask(scheduler)
+    if workers is None:
+        return _pools.InProcess()
+    if isinstance(workers, bool) or not isinstance(workers, int):
+        raise TypeError(f"audit(): workers must be an int, not {type(workers).__name__}")
+    if workers < 1:
+        raise ValueError(f"audit(): workers must be at least 1, not {workers}")
+    return _pools.Processes(workers)
+
+
 class _Audit:
-    """The pieces of an audit, run one after the other; the engine below uses the machine's threads."""
+    """The pieces of an audit: handed to a pool, put together again whatever the order in which they come back."""
 
     def __init__(
-        self, folder: Path, settings: _audit_tasks.Settings, calls: list[_recorded.RecordedCall], progress: Progress
+        self,
+        folder: Path,
+        settings: _audit_tasks.Settings,
+        calls: list[_recorded.RecordedCall],
+        pool: Any,
+        journal: _journal.Journal,
+        progress: Progress,
     ) -> None:
         from . import _audit_tasks as tasks
 
         self._tasks = tasks
-        self._folder, self._settings, self._calls, self._progress = folder, settings, calls, progress
+        self._folder, self._settings, self._calls = folder, settings, calls
+        self._pool, self._journal, self._progress = pool, journal, progress
         self._plans = [tasks.plan(call, settings) for call in calls]
         self._whole = sum(_work(call) for call in calls)
         self._done = 0
+        self._checked: dict[int, _audit_tasks.Checked] = {}
+        self._ways: dict[int, list[_audit_tasks.Candidate]] = {}
 
     def run(self) -> tuple[list[CallReport], list[str]]:
         self._progress(0, self._whole)
-        reports = []
-        for call, planned in zip(self._calls, self._plans, strict=True):
-            reports.append(self._report(call, planned))
-            self._done += _work(call)
-            self._progress(self._done, self._whole)
+        pieces = list(self._pieces())
+        found: dict[int, dict[int, _audit_tasks.Checked]] = {}
+        for place, examined in self._examine([piece for _, _, piece in pieces]):
+            index, part, piece = pieces[place]
+            found.setdefault(index, {})[part] = examined.checked
+            if examined.ways is not None:
+                self._ways[index] = examined.ways
+            self._advance(piece)
+        for index, parts in found.items():
+            self._checked[index] = functools.reduce(_joined, [parts[part] for part in sorted(parts)])
+        self._diagnose_calls_in_pieces()
+        self._progress(self._whole, self._whole)
+        reports = [
+            _call_report(
+                call, planned, self._checked.get(i, self._tasks.Checked(problem=planned.problem)), self._ways.get(i, [])
+            )
+            for i, (call, planned) in enumerate(zip(self._calls, self._plans, strict=True))
+        ]
         return reports, list(dict.fromkeys(text for planned in self._plans for text in planned.warnings))
 
-    def _report(self, call: _recorded.RecordedCall, planned: _audit_tasks.Planned) -> CallReport:
-        checked = self._tasks.Checked(problem=planned.problem)
-        if planned.problem is None:
-            for rows in self._tasks.tiles(call):
-                piece = self._tasks.check(self._folder, call, self._settings, planned, rows)
-                checked = _joined(checked, piece)
-        ways: list[_audit_tasks.Candidate] = []
-        if (checked.problem is None and checked.differences.different) or planned.split_unknown:
-            ways = self._tasks.diagnose(self._folder, call, self._settings, planned, checked.differences)
-        return _call_report(call, planned, checked, ways)
+    def _pieces(self) -> Iterator[tuple[int, int, _audit_tasks.Piece]]:
+        """Call, place within it, and what is to do."""
+        for index, (call, planned) in enumerate(zip(self._calls, self._plans, strict=True)):
+            if planned.problem is None:
+                for part, rows in enumerate(self._tasks.tiles(call)):
+                    yield index, part, self._tasks.Piece(call, planned, rows)
+            elif planned.split_unknown:
+                yield index, 0, self._tasks.Piece(call, planned, None)
+
+    def _examine(self, pieces: list[_audit_tasks.Piece]) -> Iterator[tuple[int, _audit_tasks.Examined]]:
+        """Place and result of each piece: from the journal, or from the pool and then into the journal."""
+        rest = []
+        for place, piece in enumerate(pieces):
+            known = self._journal.find(piece)
+            if known is None:
+                rest.append((place, (self._folder, self._settings, piece)))
+            else:
+                yield place, known
+        for place, examined in self._pool.run(self._tasks.examine, rest):
+            self._journal.add(pieces[place], examined)
+            yield place, examined
+
+    def _advance(self, piece: _audit_tasks.Piece) -> None:
+        M, N, K = piece.call.sizes
+        rows = M if piece.rows is None else piece.rows[1] - piece.rows[0]
+        self._done += rows * N * K
+        self._progress(min(self._done, self._whole - 1), self._whole)
+
+    def _diagnose_calls_in_pieces(self) -> None:
+        """A call's differences are known when its last piece is, so these come last."""
+        open_calls = [
+            index
+            for index, checked in self._checked.items()
+            if checked.problem is None and checked.differences.different and index not in self._ways
+        ]
+        pieces = [
+            self._tasks.Piece(self._calls[i], self._plans[i], None, self._checked[i].differences) for i in open_calls
+        ]
+        for place, examined in self._examine(pieces):
+            self._ways[open_calls[place]] = examined.ways or []
 
 
 def _work(call: _recorded.RecordedCall) -> int:

@@ -42,7 +42,8 @@ struct CudaRuntime {
 // ValueError for a bad environment.
 Result<CudaRuntime> cuda_runtime(const std::string& device);
 
-// Why a kernel has no instructions for a device; empty where it has.
+// Why a kernel cannot exist on a device: this version lacks it, or the device lacks its instructions; else
+// empty.
 std::string unsupported_on(const cuda::Kernel& kernel, const cuda::DeviceInfo& device);
 
 }  // namespace mmaemu

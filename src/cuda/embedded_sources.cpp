@@ -27,10 +27,10 @@ std::span<const SourceFile> kernel_sources() {
 
 const std::string& source_hash() {
   static const std::string hash = [] {
-    std::string all;
+    std::string lines;
     for (const SourceFile& file : kernel_sources())
-      all.append(file.name).append(1, '\0').append(file.text).append(1, '\0');
-    return sha256(bytes_of(all));
+      lines.append(file.name).append(" ").append(sha256(bytes_of(file.text))).append("\n");
+    return sha256(bytes_of(lines));
   }();
   return hash;
 }

@@ -18,8 +18,8 @@ struct Image {
   std::string sha256;
 };
 
-// The sources of the kernels, which the library carries, and their hash: of each name, a zero, its text and a
-// zero, in the order of the names.
+// The sources of the kernels, which the library carries, by name; and the hash of a line "name sha256" a
+// file.
 std::span<const SourceFile> kernel_sources();
 const std::string& source_hash();
 

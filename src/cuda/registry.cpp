@@ -1,4 +1,4 @@
-// No kernel of this project has run on hardware yet, and so every validated set is empty: docs/validation.md.
+// No kernel of this project has run on hardware yet, and so every validated set is empty: docs/cuda.md.
 #include "cuda/registry.h"
 
 #include <algorithm>

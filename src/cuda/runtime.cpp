@@ -89,9 +89,7 @@ std::shared_ptr<const KernelState> DeviceRuntime::state(const Kernel& kernel, bo
 void DeviceRuntime::load_kernel(const Kernel& kernel, KernelState& state) {
   const Clock::time_point begin = Clock::now();
   std::string problems;
-  if (!kernel.exists()) problems = "this version has no kernel " + std::string(kernel.name) + " yet";
   for (const char* source : {"fatbin", "nvrtc"}) {
-    if (!kernel.exists()) break;
     const bool prebuilt = std::string_view(source) == "fatbin";
     const Result<Image> image = prebuilt ? prebuilt_image(kernel) : compiled_image(kernel, info_);
     std::string problem = image.ok() ? load(driver_, kernel, image.value(), state) : image.error().message;

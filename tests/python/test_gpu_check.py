@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
+from typing import Any
 
 import pytest
 import torch
 
+import fake_gpu
+import golden
+import mmaemu
 from calls import plain_environment
 
 SCRIPT = Path(__file__).parent.parent.parent / "scripts" / "gpu-check"
@@ -50,3 +56,51 @@ def test_a_dry_run_reads_the_recordings_and_says_what_would_be_done(tmp_path: Pa
 
 def test_another_option_is_a_usage_error(tmp_path: Path) -> None:
     assert run("--no-such-option", cwd=tmp_path).returncode == 2
+
+
+@pytest.fixture
+def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
+    """The script's functions, on the fake device."""
+    fake_gpu.device_zero(monkeypatch, tmp_path)
+    spec = importlib.util.spec_from_file_location("gpu_check", SCRIPT.with_name("gpu_check.py"))
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    monkeypatch.setattr(module.OnDevice, "_move", lambda self, value: value)
+    return module
+
+
+def test_the_kernels_of_a_device_are_found(check: ModuleType) -> None:
+    assert check.available(mmaemu, "cuda:0") == {"ada": ["v1"], "hopper": ["h1"]}
+    report = check.selftest(mmaemu, "cuda:0")
+    assert report["failed"] == ["h4", "tc3", "v4", "v9"]
+    json.dumps(report)
+
+
+@pytest.mark.filterwarnings("ignore::mmaemu.UnverifiedSplitWarning")
+@pytest.mark.parametrize(("preset", "kernel"), [("ada", "v1"), ("hopper", "h1")])
+def test_recordings_replay_on_a_kernel_while_there_is_time(check: ModuleType, preset: str, kernel: str) -> None:
+    on_device = check.OnDevice(torch, mmaemu, "cuda:0", f"cuda:{kernel}")
+    result = check.replay(golden, on_device, preset, check.Clock(8))
+    assert result["first_wrong"] == []
+    assert result["products_served"] > 5
+    assert golden.mmaemu is mmaemu
+
+
+@pytest.mark.filterwarnings("ignore::mmaemu.UnverifiedSplitWarning")
+def test_a_wrong_bit_in_a_recording_is_reported(check: ModuleType) -> None:
+    case = golden.cases("oracle/cases.jsonl")[0]
+
+    class Wrong(check.OnDevice):
+        def _run(self, *args: Any, **keywords: Any) -> torch.Tensor:
+            return super()._run(*args, **keywords).view(torch.uint8).bitwise_xor(1).view(torch.float32)
+
+    wrong = Wrong(torch, mmaemu, "cuda:0", "reference")
+    assert "elements differ" in check.oracle_problems(golden, wrong, case)[0]
+
+
+@pytest.mark.filterwarnings("ignore::mmaemu.UnverifiedSplitWarning")
+def test_random_products_are_compared(check: ModuleType) -> None:
+    kernels = {"ada": ["v1"], "hopper": []}
+    result = check.differential(torch, mmaemu, "cpu", kernels, 5, check.Clock(3))
+    assert (result["wrong"], result["seed"]) == (0, 5)
+    assert result["products"]["v1"] > 0

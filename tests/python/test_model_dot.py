@@ -172,3 +172,9 @@ def test_arguments_that_require_grad_are_read_and_the_result_requires_none() -> 
     result = dot(a, a, start)
     assert bits(result) == bits(dot(a.detach(), a.detach()))
     assert not result.requires_grad
+
+
+def test_an_unknown_cpu_target_is_an_error_as_in_other_calls(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MMAEMU_CPU_TARGET", "avx1024")
+    with pytest.raises(ValueError, match='MMAEMU_CPU_TARGET="avx1024" is not a CPU target'):
+        dot(torch.zeros(16).to(torch.float8_e4m3fn), torch.zeros(16).to(torch.float8_e4m3fn))

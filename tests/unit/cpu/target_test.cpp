@@ -69,7 +69,8 @@ TEST_F(CpuTarget, ThatThisProcessorLacksIsAnErrorOfEveryCall) {
     float out = 5.0F;
     const ResultView result{&out, FormatId::float32, 1, 1, 1, 1};
     for (const Status& status :
-         {accumulate(one, one, how, result, on(name)), scaled_mm(one, one, how, {}, result, on(name))}) {
+         {accumulate(one, one, how, result, on(name)), scaled_mm(one, one, how, {}, result, on(name)),
+          dot(one, one, nullptr, how.preset, &out, on(name))}) {
       ASSERT_FALSE(status.ok());
       EXPECT_EQ(status.error().kind, ErrorKind::value_error);
       EXPECT_NE(status.error().message.find("is not available on this processor"), std::string::npos);
