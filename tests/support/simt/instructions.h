@@ -47,15 +47,19 @@ inline Truncated add_toward_zero(double a, double b) {
   return {std::bit_cast<double>(std::bit_cast<std::uint64_t>(sum) - 1), true};
 }
 
-// A number to nearest even with `fraction` fraction bits and fp32's range of exponents; `inexact`: it stands for
-// something a little larger in magnitude.
-inline float round_nearest(double x, bool inexact, int fraction) {
-  if (x == 0) return static_cast<float>(x);
+// A number to nearest even in bf16; `inexact`: it stands for something a little larger in magnitude.
+inline float round_to_bf16(double x, bool inexact) {
+  auto bits = std::bit_cast<std::uint64_t>(x);
   // Round to odd: the last of 53 bits keeps that something was there, which decides no tie of fewer bits.
-  if (inexact) x = std::bit_cast<double>(std::bit_cast<std::uint64_t>(x) | 1U);
-  const int quantum = std::max(std::ilogb(x), -126) - fraction;
-  const double scaled = std::nearbyint(std::ldexp(x, -quantum));
-  return static_cast<float>(std::ldexp(scaled, quantum));  // beyond the largest: infinity
+  if (inexact) bits |= 1U;
+  constexpr int kDropped = 52 - 7;
+  if (std::fabs(x) >= 0x1p-126) {
+    bits += (std::uint64_t{1} << (kDropped - 1)) - 1 + (bits >> kDropped & 1U);
+    bits &= ~((std::uint64_t{1} << kDropped) - 1);
+    return static_cast<float>(std::bit_cast<double>(bits));  // beyond the largest: infinity
+  }
+  constexpr int kQuantum = -126 - 7;
+  return static_cast<float>(std::ldexp(std::nearbyint(std::ldexp(std::bit_cast<double>(bits), -kQuantum)), kQuantum));
 }
 
 }  // namespace mmaemu::testing::simt
@@ -139,9 +143,11 @@ class SharedArray {
   using Access = mmaemu::testing::simt::Access;
   void note(int i, std::size_t offset, std::size_t bytes, Access access) const {
     if (i < 0 || i >= kSize) mmaemu::testing::simt::fault("element " + std::to_string(i) + " of a shared array of " + std::to_string(kSize));
-    mmaemu::testing::simt::shared_access(reinterpret_cast<const std::byte*>(&at_[i]) + offset, bytes / 4, access);
+    const std::size_t word = (static_cast<std::size_t>(i) * sizeof(T) + offset) / 4;
+    mmaemu::testing::simt::shared_access(&words_[word], bytes / 4, access);
   }
   T at_[kSize];
+  mutable mmaemu::testing::simt::SharedWord words_[kSize * sizeof(T) / 4];
 };
 
 inline float bf16_of(Word pair, int half) { return __uint_as_float(half == 0 ? pair << 16 : pair & 0xFFFF0000U); }
@@ -155,7 +161,7 @@ inline Word bf16x2_fma(Word a, Word b, Word c) {
     float sum = static_cast<float>(product + addend);
     if (std::isfinite(product) && std::isfinite(addend)) {
       const Truncated exact = add_toward_zero(product, addend);
-      sum = round_nearest(exact.value, exact.inexact, 7);
+      sum = round_to_bf16(exact.value, exact.inexact);
     }
     const Word code = std::isnan(sum) ? 0x7FFFU : __float_as_uint(sum) >> 16;
     result |= code << (16 * half);

@@ -1,13 +1,10 @@
 // Fibers by ucontext, one operating-system thread a launch.
 #include "simt.h"
 
-#include <algorithm>
 #include <cstring>
 #include <exception>
-#include <map>
 #include <memory>
 #include <ucontext.h>
-#include <unordered_map>
 #include <vector>
 
 namespace mmaemu::testing::simt {
@@ -19,15 +16,7 @@ struct Fault {
   std::string what;
 };
 
-// A word of shared memory since its last write and read. Epochs count barriers.
-struct Word {
-  static constexpr int kNobody = -1;
-  static constexpr int kSeveral = -2;
-  int writer = kNobody;
-  int reader = kNobody;
-  std::uint64_t write_epoch = 0;
-  std::uint64_t read_epoch = 0;
-};
+constexpr int kSeveral = -1;  // readers of a word
 
 struct Warp {
   const char* instruction = nullptr;
@@ -62,7 +51,7 @@ class Block {
   void barrier();
   void warp_instruction(const char* name, WarpFunction compute, const void* inputs, std::size_t input_bytes,
                         void* results, std::size_t result_bytes);
-  void shared_access(const void* first, std::size_t words, Access access);
+  void shared_access(SharedWord* first, std::size_t words, Access access);
   [[noreturn]] static void enter();
 
  private:
@@ -72,16 +61,17 @@ class Block {
   const std::function<void()>& kernel_;
   std::vector<Fiber> fibers_;
   std::vector<Warp> warps_;
-  std::unordered_map<std::uintptr_t, Word> shared_;
   ucontext_t scheduler_{};
   int current_ = 0;
   std::size_t at_barrier_ = 0;
-  std::uint64_t barriers_ = 1;
+  std::uint64_t first_interval_ = 0;
+  std::uint64_t interval_ = 0;
   std::optional<Fault> fault_;
 };
 
 thread_local Registers the_registers;
 thread_local Block* the_block = nullptr;
+thread_local std::uint64_t last_interval = 0;
 
 void Block::enter() {
   Block& block = *the_block;
@@ -98,7 +88,7 @@ void Block::enter() {
 
 void Block::run() {
   the_block = this;
-  shared_.clear();
+  first_interval_ = interval_ = ++last_interval;
   at_barrier_ = 0;
   for (Warp& w : warps_) w.arrived = 0;
   for (Fiber& f : fibers_) {
@@ -141,9 +131,9 @@ void Block::wait(const std::uint64_t& counter) {
 void Block::barrier() {
   if (++at_barrier_ == fibers_.size()) {
     at_barrier_ = 0;
-    ++barriers_;
+    interval_ = ++last_interval;
   } else {
-    wait(barriers_);
+    wait(interval_);
   }
 }
 
@@ -166,23 +156,20 @@ void Block::warp_instruction(const char* name, WarpFunction compute, const void*
   std::memcpy(results, warp.results[lane].data(), result_bytes);
 }
 
-void Block::shared_access(const void* first, std::size_t words, Access access) {
-  const auto begin = reinterpret_cast<std::uintptr_t>(first);
-  if (begin % 4 != 0) fault("an access to shared memory is not aligned");
-  for (std::size_t i = 0; i < words; ++i) {
-    Word& w = shared_[begin + 4 * i];
-    const bool written_now = w.write_epoch == barriers_ && w.writer != current_;
+void Block::shared_access(SharedWord* first, std::size_t words, Access access) {
+  for (SharedWord* w = first; w != first + words; ++w) {
+    const bool written_now = w->write_interval == interval_ && w->writer != current_;
+    const bool read_now = w->read_interval == interval_ && w->reader != current_;
     if (access == Access::read) {
-      if (w.writer == Word::kNobody) fault("a thread reads shared memory that no thread has written");
+      if (w->write_interval < first_interval_) fault("a thread reads shared memory that no thread has written");
       if (written_now) fault("a thread reads what another writes without a barrier between");
-      w.reader = w.read_epoch == barriers_ && w.reader != current_ ? Word::kSeveral : current_;
-      w.read_epoch = barriers_;
+      w->reader = read_now ? kSeveral : current_;
+      w->read_interval = interval_;
     } else {
       if (written_now) fault("two threads write a word without a barrier between");
-      if (w.read_epoch == barriers_ && w.reader != current_)
-        fault("a thread writes what another reads without a barrier between");
-      w.writer = current_;
-      w.write_epoch = barriers_;
+      if (read_now) fault("a thread writes what another reads without a barrier between");
+      w->writer = current_;
+      w->write_interval = interval_;
     }
   }
 }
@@ -208,7 +195,7 @@ void warp_instruction(const char* name, WarpFunction compute, const void* inputs
   the_block->warp_instruction(name, compute, inputs, input_bytes, results, result_bytes);
 }
 
-void shared_access(const void* first, std::size_t words, Access access) {
+void shared_access(SharedWord* first, std::size_t words, Access access) {
   if (the_block == nullptr) fault("shared memory in a kernel that is launched thread by thread");
   the_block->shared_access(first, words, access);
 }

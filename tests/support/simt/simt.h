@@ -46,8 +46,17 @@ using WarpFunction = void (*)(const LaneBytes& inputs, LaneBytes& results);
 void warp_instruction(const char* name, WarpFunction compute, const void* inputs, std::size_t input_bytes,
                       void* results, std::size_t result_bytes);
 
-// Notes an access of the running thread to `words` 4-byte words of shared memory.
+// A word of shared memory since its last write and read: by which thread, in which interval between barriers (of all
+// launches; 0: never).
+struct SharedWord {
+  std::uint64_t write_interval = 0;
+  std::uint64_t read_interval = 0;
+  int writer = 0;
+  int reader = 0;
+};
+
+// Notes an access of the running thread.
 enum class Access : std::uint8_t { read, write };
-void shared_access(const void* first, std::size_t words, Access access);
+void shared_access(SharedWord* first, std::size_t words, Access access);
 
 }  // namespace mmaemu::testing::simt
