@@ -55,7 +55,7 @@ class CudaHost : public ::testing::Test {
   void prepare(const std::string& image, const std::string& source, const std::string& hash) {
     fill(fatbins_ / "kernels.fatbin", image);
     std::string text = R"({"source_sha256": ")" + source + R"(", "images": [)";
-    for (const char* kernel : {"v1", "h1"})
+    for (const char* kernel : {"v4", "v1", "h4", "h1"})
       text += std::string(text.back() == '[' ? "" : ", ") + R"({"kernel": ")" + kernel +
               R"(", "file": "kernels.fatbin", "sha256": ")" + hash + R"("})";
     fill(fatbins_ / "manifest.json", text + "]}");
@@ -85,11 +85,11 @@ class CudaHost : public ::testing::Test {
 
 TEST_F(CudaHost, KernelsPassTheirGatesAndAreChosen) {
   const BackendChoice ada = choose_backend(query("auto")).value();
-  EXPECT_EQ(ada.name, "cuda:v1");
-  ASSERT_EQ(ada.fallbacks.size(), 3U);
+  EXPECT_EQ(ada.name, "cuda:v4");
+  ASSERT_EQ(ada.fallbacks.size(), 2U);
   EXPECT_EQ(ada.fallbacks[0], "cuda:tc3: this version has no kernel tc3");
   EXPECT_TRUE(ada.warnings.empty());
-  EXPECT_EQ(choose_backend(query("cuda", "hopper")).value().name, "cuda:h1");
+  EXPECT_EQ(choose_backend(query("cuda", "hopper")).value().name, "cuda:h4");
   EXPECT_EQ(choose_backend(query("cuda:h1", "hopper")).value().name, "cuda:h1");
   const std::vector<BackendStatus> status = backends_status("cuda:0");
   const auto v1 = std::ranges::find(status, "cuda:v1", &BackendStatus::name);
@@ -281,7 +281,7 @@ struct Call {
 };
 
 TEST_F(CudaHost, ProductsAreTheModelsBitForBitInTheCallersStream) {
-  for (const char* name : {"v1", "h1"}) {
+  for (const char* name : {"v4", "v1", "h4", "h1"}) {
     const cuda::Kernel& kernel = *cuda::find_kernel(name);
     ASSERT_TRUE(choose_backend(query(kernel.backend(), std::string(kernel.preset))).ok());
     gpu_.calls.clear();
