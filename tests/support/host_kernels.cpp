@@ -12,7 +12,6 @@
 // The kernels are C functions of this file alone.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmissing-declarations"
-#pragma GCC diagnostic ignored "-Wunknown-pragmas"
 #include "cuda/kernels/kernels.cu"
 #include "cuda/kernels/fast.cu"
 #pragma GCC diagnostic pop

@@ -219,9 +219,9 @@ class FastTile {
       for (int i = 0; i < 8; ++i) {
 #pragma unroll
         for (int j = 0; j < 4; ++j) {
-          const Word products = fields[i][j] >> P::kShift & P::kFields | P::kOffset << 7 | P::kOffset << 23;
+          const Word products = (fields[i][j] >> P::kShift & P::kFields) | P::kOffset << 7 | P::kOffset << 23;
           const Word own = bf16x2_abs(upper_halves(sum[i][2 * j], sum[i][2 * j + 1]));
-          fields[i][j] = bf16x2_max(products, own) & 0x7F807F80U | kMagic;
+          fields[i][j] = (bf16x2_max(products, own) & 0x7F807F80U) | kMagic;
         }
       }
     }

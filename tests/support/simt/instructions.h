@@ -2,16 +2,6 @@
 // in place of src/cuda/kernels/instructions.h.
 #pragma once
 
-#define MMAEMU_CUDA_INSTRUCTIONS_H
-#define __device__
-#define __global__
-#define __shared__ static thread_local
-#define __launch_bounds__(...)
-#define threadIdx (::mmaemu::testing::simt::registers().threadIdx)
-#define blockIdx (::mmaemu::testing::simt::registers().blockIdx)
-#define blockDim (::mmaemu::testing::simt::registers().blockDim)
-#define gridDim (::mmaemu::testing::simt::registers().gridDim)
-
 #include <algorithm>
 #include <bit>
 #include <cmath>
@@ -20,6 +10,16 @@
 #include <limits>
 
 #include "simt/simt.h"
+
+#define MMAEMU_CUDA_INSTRUCTIONS_H
+#define __device__
+#define __global__
+#define __shared__ static thread_local
+#define __launch_bounds__(...)
+#define threadIdx (::mmaemu::testing::simt::registers().thread)
+#define blockIdx (::mmaemu::testing::simt::registers().block)
+#define blockDim (::mmaemu::testing::simt::registers().threads)
+#define gridDim (::mmaemu::testing::simt::registers().blocks)
 
 inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
 inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }

@@ -111,7 +111,7 @@ void Block::run() {
       if (f.counter != nullptr && *f.counter == f.seen) continue;
       progress = true;
       current_ = static_cast<int>(i);
-      the_registers.threadIdx = f.thread;
+      the_registers.thread = f.thread;
       swapcontext(&scheduler_, &f.context);
     }
     if (!progress && !all_finished)
@@ -180,8 +180,8 @@ Registers& registers() { return the_registers; }
 
 void fault(const std::string& what) {
   const Registers& r = the_registers;
-  throw Fault{what + " (thread " + std::to_string(r.threadIdx.x) + ", " + std::to_string(r.threadIdx.y) +
-              " of block " + std::to_string(r.blockIdx.x) + ", " + std::to_string(r.blockIdx.y) + ")"};
+  throw Fault{what + " (thread " + std::to_string(r.thread.x) + ", " + std::to_string(r.thread.y) +
+              " of block " + std::to_string(r.block.x) + ", " + std::to_string(r.block.y) + ")"};
 }
 
 void barrier() {
@@ -202,19 +202,19 @@ void shared_access(SharedWord* first, std::size_t words, Access access) {
 
 std::optional<std::string> launch(const Grid& grid, bool cooperative, const std::function<void()>& kernel) {
   Registers& r = the_registers;
-  r.gridDim = grid.blocks;
-  r.blockDim = grid.threads;
+  r.blocks = grid.blocks;
+  r.threads = grid.threads;
   std::optional<Block> block;
   if (cooperative) block.emplace(grid, kernel);
   try {
-    for (r.blockIdx.y = 0; r.blockIdx.y < grid.blocks.y; ++r.blockIdx.y) {
-      for (r.blockIdx.x = 0; r.blockIdx.x < grid.blocks.x; ++r.blockIdx.x) {
+    for (r.block.y = 0; r.block.y < grid.blocks.y; ++r.block.y) {
+      for (r.block.x = 0; r.block.x < grid.blocks.x; ++r.block.x) {
         if (block) {
           block->run();
           continue;
         }
-        for (r.threadIdx.y = 0; r.threadIdx.y < grid.threads.y; ++r.threadIdx.y)
-          for (r.threadIdx.x = 0; r.threadIdx.x < grid.threads.x; ++r.threadIdx.x) kernel();
+        for (r.thread.y = 0; r.thread.y < grid.threads.y; ++r.thread.y)
+          for (r.thread.x = 0; r.thread.x < grid.threads.x; ++r.thread.x) kernel();
       }
     }
   } catch (const Fault& f) {

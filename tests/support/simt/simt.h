@@ -23,7 +23,7 @@ struct Grid {
 
 // Of the thread that runs.
 struct Registers {
-  Index threadIdx, blockIdx, blockDim, gridDim;  // NOLINT(readability-identifier-naming): CUDA's names
+  Index thread, block, threads, blocks;  // CUDA's threadIdx, blockIdx, blockDim, gridDim
 };
 Registers& registers();
 

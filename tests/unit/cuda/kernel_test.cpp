@@ -142,7 +142,7 @@ TEST_P(KernelChains, EqualTheModelOverALongChain) {
 }
 
 INSTANTIATE_TEST_SUITE_P(All, KernelChains, ::testing::ValuesIn(all_chains()),
-                         [](const auto& info) { return info.param.function(); });
+                         [](const auto& chains) { return chains.param.function(); });
 
 }  // namespace
 }  // namespace mmaemu::testing
