@@ -81,15 +81,29 @@ Error null_argument(std::string_view name) {
   return refused(std::string(name) + " is null");
 }
 
-// A caller's structure, whose size field tells how much of it there is; what is not there keeps its default.
+// Sizes that a version of the structure may have: whole words, so that no pointer is cut in two.
+template <class T>
+Status check_size(std::string_view name, const T* given) {
+  if (given->size >= sizeof(std::size_t) && given->size <= 16 * sizeof(T) && given->size % alignof(T) == 0)
+    return {};
+  return refused(std::string(name) + "->size is " + std::to_string(given->size) + ", not sizeof(mmaemu_" +
+                 std::string(name) + "); start from its _INIT macro");
+}
+
+// A caller's structure, whose size field tells how much of it there is; what is not there keeps its default,
+// and what this version does not know must be zero.
 template <class T>
 Result<T> read_sized(std::string_view name, const T* given, const T& defaults) {
   T value = defaults;
   if (given == nullptr) return value;
-  if (given->size < sizeof(std::size_t) || given->size > 16 * sizeof(T))
-    return refused(std::string(name) + "->size is " + std::to_string(given->size) + ", not sizeof(mmaemu_" +
-                   std::string(name) + "); start from its _INIT macro");
+  if (Status s = check_size(name, given); !s.ok()) return s.error();
   std::memcpy(&value, given, std::min(given->size, sizeof value));
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(given);
+  if (std::any_of(bytes + std::min(given->size, sizeof value), bytes + given->size,
+                  [](unsigned char byte) { return byte != 0; }))
+    return Error{ErrorKind::unsupported_feature, std::string(name) + " sets fields that version " +
+                                                     std::string(version()) +
+                                                     " of the library does not know"};
   return value;
 }
 
@@ -255,12 +269,14 @@ Status run_accumulate(const mmaemu_operand* a_given, const mmaemu_operand* b_giv
   const Result<SplitRequest> split = read_split(options.value());
   if (!split.ok()) return split.error();
 
+  const char* const out_dtype = options.value().out_dtype_for_split;
   const AccumulateCall call{.a = tensor_of(a.value(), false),
                             .b = tensor_of(b.value().view, false),
                             .use_fast_accum = options.value().fast != 0,
                             .profile = profile.value(),
                             .splitk = split.value(),
-                            .backend = "reference"};
+                            .backend = "reference",
+                            .out_dtype_for_split = dtype_named(out_dtype == nullptr ? "float32" : out_dtype)};
   const CallPlan plan = plan_accumulate(call);
   warn(options.value(), plan.warnings);
   if (plan.error) return *plan.error;
@@ -365,8 +381,7 @@ mmaemu_status mmaemu_find_preset(const char* name, mmaemu_preset* preset) {
   return guarded([&]() -> Status {
     if (name == nullptr) return null_argument("name");
     if (preset == nullptr) return null_argument("preset");
-    const Result<mmaemu_preset> given = read_sized<mmaemu_preset>("preset", preset, MMAEMU_PRESET_INIT);
-    if (!given.ok()) return given.error();
+    if (Status s = check_size("preset", preset); !s.ok()) return s;
     const Result<Preset> found = find_preset(name);
     if (!found.ok()) return found.error();
     const Preset& p = found.value();
@@ -415,13 +430,13 @@ mmaemu_status mmaemu_resolve_splitk(const mmaemu_split_query* query, const mmaem
     const Result<SplitRequest> request = read_split(how.value());
     if (!request.ok()) return request.error();
     const mmaemu_split_query& q = given.value();
-    const char* const out = q.out_dtype == nullptr ? "bfloat16" : q.out_dtype;
+    const std::string_view out = name_or_empty(q.out_dtype == nullptr ? q.a_format : q.out_dtype);
     const SplitQuery asked{.M = q.M,
                            .N = q.N,
                            .K = q.K,
                            .a_format = std::string(name_or_empty(q.a_format)),
                            .b_format = std::string(name_or_empty(q.b_format)),
-                           .out_dtype = out,
+                           .out_dtype = dtype_named(out),
                            .fast = how.value().fast != 0,
                            .layout_std = q.nonstandard == 0,
                            .strict = q.strict < 0 ? std::nullopt : std::optional(q.strict > 0)};
