@@ -158,14 +158,16 @@ Result<Profile> read_profile(const char* name) {
   return find_profile(*name == '\0' ? "\"\"" : name);
 }
 
-Result<SplitRequest> read_split(const mmaemu_options& options) {
-  if (options.split == 0) {
-    if (options.scheme == nullptr) return SplitRequest{SplitAuto{}};
+// Into a SplitRequest, as g++ 12 sees uninitialised members in a Result of that variant.
+Status read_split(const mmaemu_options& options, SplitRequest& split) {
+  if (options.split == 0 && options.scheme != nullptr)
     return refused("options->scheme is \"" + std::string(options.scheme) +
                    "\", but options->split 0 leaves the split to the profile");
-  }
-  if (options.scheme == nullptr) return SplitRequest{options.split};
-  return SplitRequest{SplitAsWritten{options.split, options.scheme}};
+  if (options.scheme != nullptr)
+    split = SplitAsWritten{options.split, options.scheme};
+  else if (options.split != 0)
+    split = options.split;
+  return {};
 }
 
 Execution execution_of(const mmaemu_options& options) {
@@ -223,8 +225,8 @@ Status run_scaled_mm(const mmaemu_operand* a_given, const mmaemu_operand* b_give
   if (!result.ok()) return result.error();
   const Result<Profile> profile = read_profile(options.value().profile);
   if (!profile.ok()) return profile.error();
-  const Result<SplitRequest> split = read_split(options.value());
-  if (!split.ok()) return split.error();
+  SplitRequest split;
+  if (Status s = read_split(options.value(), split); !s.ok()) return s;
 
   const TensorDesc scalar{.dtype = "float32", .shape = {}, .strides = {}};
   ScaledMmCall call{.input = tensor_of(a.value(), false),
@@ -237,7 +239,7 @@ Status run_scaled_mm(const mmaemu_operand* a_given, const mmaemu_operand* b_give
                     .use_fast_accum = options.value().fast != 0,
                     .out = {},
                     .profile = profile.value(),
-                    .splitk = split.value(),
+                    .splitk = split,
                     .backend = "reference"};
   if (scale_result != nullptr) call.scale_result = scalar;
   const CallPlan plan = plan_scaled_mm(call);
@@ -266,15 +268,15 @@ Status run_accumulate(const mmaemu_operand* a_given, const mmaemu_operand* b_giv
   if (!result.ok()) return result.error();
   const Result<Profile> profile = read_profile(options.value().profile);
   if (!profile.ok()) return profile.error();
-  const Result<SplitRequest> split = read_split(options.value());
-  if (!split.ok()) return split.error();
+  SplitRequest split;
+  if (Status s = read_split(options.value(), split); !s.ok()) return s;
 
   const char* const out_dtype = options.value().out_dtype_for_split;
   const AccumulateCall call{.a = tensor_of(a.value(), false),
                             .b = tensor_of(b.value().view, false),
                             .use_fast_accum = options.value().fast != 0,
                             .profile = profile.value(),
-                            .splitk = split.value(),
+                            .splitk = split,
                             .backend = "reference",
                             .out_dtype_for_split = dtype_named(out_dtype == nullptr ? "float32" : out_dtype)};
   const CallPlan plan = plan_accumulate(call);
@@ -427,8 +429,8 @@ mmaemu_status mmaemu_resolve_splitk(const mmaemu_split_query* query, const mmaem
     if (!how.ok()) return how.error();
     const Result<Profile> profile = read_profile(how.value().profile);
     if (!profile.ok()) return profile.error();
-    const Result<SplitRequest> request = read_split(how.value());
-    if (!request.ok()) return request.error();
+    SplitRequest wanted;
+    if (Status s = read_split(how.value(), wanted); !s.ok()) return s;
     const mmaemu_split_query& q = given.value();
     const std::string_view out = name_or_empty(q.out_dtype == nullptr ? q.a_format : q.out_dtype);
     const SplitQuery asked{.M = q.M,
@@ -440,7 +442,7 @@ mmaemu_status mmaemu_resolve_splitk(const mmaemu_split_query* query, const mmaem
                            .fast = how.value().fast != 0,
                            .layout_std = q.nonstandard == 0,
                            .strict = q.strict < 0 ? std::nullopt : std::optional(q.strict > 0)};
-    const Result<SplitResolution> found = resolve_splitk(asked, profile.value(), request.value());
+    const Result<SplitResolution> found = resolve_splitk(asked, profile.value(), wanted);
     if (!found.ok()) return found.error();
     const SplitDecision& split = found.value().decision;
     if (json != nullptr)
@@ -462,8 +464,8 @@ mmaemu_status mmaemu_explain(const mmaemu_explain_request* request, const mmaemu
     if (!given.ok()) return given.error();
     const Result<mmaemu_options> how = read_options(options);
     if (!how.ok()) return how.error();
-    const Result<SplitRequest> split = read_split(how.value());
-    if (!split.ok()) return split.error();
+    SplitRequest split;
+    if (Status s = read_split(how.value(), split); !s.ok()) return s;
     const mmaemu_explain_request& r = given.value();
     ExplainRequest asked{.M = r.M,
                          .N = r.N,
@@ -474,7 +476,7 @@ mmaemu_status mmaemu_explain(const mmaemu_explain_request* request, const mmaemu
                          .fast = how.value().fast != 0,
                          .scale_result = {},
                          .profile = {},
-                         .splitk = split.value(),
+                         .splitk = split,
                          .backend = std::string(name_or_empty(r.backend)),
                          .device = std::string(name_or_empty(r.device))};
     if (r.out_dtype != nullptr) asked.out = r.out_dtype;
