@@ -45,7 +45,7 @@ std::string read_file(const std::string& path) {
   std::ifstream file(path, std::ios::binary);
   if (!file) fail(path, std::strerror(errno));
   std::string bytes;
-  for (std::size_t step = kNpyMagic.size(); file; step = std::size_t{1} << 24) {
+  for (std::size_t step = 256; file; step = std::min(2 * step, std::size_t{1} << 24)) {
     const std::size_t size = bytes.size();
     bytes.resize(size + step);
     file.read(bytes.data() + size, static_cast<std::streamsize>(step));
