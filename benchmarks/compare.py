@@ -53,6 +53,7 @@ class Case:
 
 
 CORE = [
+    Case("Evo 2 1B qkv", 2048, 5760, 1920),
     Case("Evo 2 1B qkv", 64, 5760, 1920),
     Case("Evo 2 1B qkv", 1, 5760, 1920),
     Case("Evo 2 1B qkv", 1, 5760, 1920, packed=True),
@@ -164,17 +165,40 @@ def row(result: dict[str, Any], published: float | None) -> str:
 
 
 def plot(results: list[dict[str, Any]], path: str) -> None:
+    """Two panels over M: the weight as it is, and packed before. Lines join usual products of the same N and K."""
     import matplotlib
 
     matplotlib.use("Agg")
     import matplotlib.pyplot as plt
 
-    figure, axes = plt.subplots(figsize=(9, 1.5 + 0.32 * len(results)), layout="constrained")
-    ratios = [r["GMAC/s"]["mmaemu"] / r["GMAC/s"]["torch fp32"] for r in results]
-    axes.barh([r["name"] for r in results], ratios)
-    axes.axvline(1, color="black", linewidth=0.8)
-    axes.invert_yaxis()
-    axes.set_xlabel("rate as a multiple of torch's fp32 matrix product of the same shape")
+    usual: dict[tuple[bool, str], dict[int, float]] = {}
+    others: list[tuple[str, int, float]] = []
+    for result in results:
+        case = result["case"]
+        ratio = result["GMAC/s"]["mmaemu"] / result["GMAC/s"]["torch fp32"]
+        if (case["profile"], case["fast"], case["b"], case["splitk"]) == ("hopper", True, "e4m3", 1):
+            label = f"{case['of']}, {case['N']} x {case['K']}"
+            usual.setdefault((case["packed"], label), {})[case["M"]] = ratio
+        else:
+            others.append((result["name"], case["M"], ratio))
+    colors = dict(zip(dict.fromkeys(label for _, label in usual), plt.get_cmap("tab10").colors, strict=False))
+    figure, panels = plt.subplots(1, 2, figsize=(12, 6.5), sharey=True, layout="constrained")
+    for packed, axes in enumerate(panels):
+        for (of_packed, label), ratios in usual.items():
+            if of_packed == bool(packed):
+                sizes = sorted(ratios)
+                axes.plot(sizes, [ratios[M] for M in sizes], "o-", markersize=4, label=label, color=colors[label])
+        axes.axhline(1, color="black", linewidth=0.8)
+        axes.set_title("weight packed before" if packed else "weight as it is")
+        axes.set_xscale("log", base=2)
+        axes.set_xlabel("M, rows of activations")
+        axes.grid(alpha=0.3)
+    for marker, (name, M, ratio) in zip("sDv^P*X", others, strict=False):
+        panels[0].plot([M], [ratio], marker, color="black", markersize=6, linestyle="none", label=name)
+    panels[0].set_ylim(bottom=0)
+    panels[0].set_ylabel("rate as a multiple of torch's fp32 product of the same shape")
+    handles, labels = panels[0].get_legend_handles_labels()
+    figure.legend(handles, labels, loc="outside lower center", ncols=3, fontsize=8, frameon=False)
     figure.savefig(path, dpi=120)
 
 

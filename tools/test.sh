@@ -15,21 +15,23 @@ not_run() { summary+=("not run  $1"); }
 
 install() {
   need_packages g++ cmake ninja-build pkg-config clang-format python3-venv \
-    libhwy-dev libgtest-dev nlohmann-json3-dev libzip-dev
-  rm -rf build/release build/sanitize build/python
-  environment .venv "$(find_python 3.11 3.12 3.13)" 2.7.1 pytest hypothesis ruff safetensors torchao distributed
+    libhwy-dev libgtest-dev nlohmann-json3-dev libzip-dev \
+    libbenchmark-dev libcli11-dev g++-aarch64-linux-gnu qemu-user doxygen
+  rm -rf build/release build/sanitize build/aarch64 build/python
+  environment .venv "$(find_python 3.11 3.12 3.13)" 2.7.1 pytest hypothesis ruff safetensors torchao distributed matplotlib
 }
 
 style() {
-  git ls-files -z '*.h' '*.cpp' '*.S' | grep -zv '\.S$' | xargs -0 clang-format --dry-run -Werror
+  git ls-files -z '*.h' '*.c' '*.cpp' '*.S' | grep -zv '\.S$' | xargs -0 clang-format --dry-run -Werror
   .venv/bin/ruff format --check .
   .venv/bin/ruff check .
   tools/check_architecture.sh
   .venv/bin/python tools/pack_splitk.py data/splitk/recorded data/splitk --check
 }
 
+# cpp PRESET OPTION...
 cpp() {
-  cmake --preset "$1" >/dev/null
+  cmake --preset "$@" >/dev/null
   cmake --build --preset "$1"
   ctest --preset "$1"
 }
@@ -48,11 +50,14 @@ python_tests() {
 
 suite "packages, torch 2.7.1, build of the Python package" install
 suite "style and generated data" style
-suite "C++ tests, optimised" cpp release
+suite "C++ tests, optimised" cpp release -DMMAEMU_BUILD_BENCHMARKS=ON
 suite "C++ tests, under sanitizers" cpp sanitize
+suite "CPU engine, 64-bit Arm under qemu" cpp aarch64
+export MMAEMU_COMMAND=$PWD/build/release/command/mmaemu
 suite "Python tests, torch 2.7.1" .venv/bin/python -m pytest -q
 suite "Python tests, torch 2.6.0" python_tests 2.6.0 3.10 3.11 3.12 3.13
 suite "Python tests, torch 2.15.0" python_tests 2.15.0 3.13 3.12 3.11
+suite "documentation site" tools/site.sh
 suite "example: Evo 2 projections" .venv/bin/python examples/evo2_projection.py --tokens 64
 suite "example: transformer" .venv/bin/python examples/transformer.py
 

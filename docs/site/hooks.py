@@ -68,13 +68,14 @@ def cpp_reference() -> str:
     names = sorted(declarations, key=lambda name: (*(known == name for known in ORDER), False), reverse=True)
     for name in names:
         lines = (HEADERS / f"{name}.h").read_text().splitlines()
-        about = " ".join(line.removeprefix("//").strip() for line in _comment_above(lines, _first_code(lines)))
+        about = " ".join(_comment_above(lines, _first_code(lines)))
         parts.append(f"## mmaemu/{name}.h\n\n{_linked(about)}\n")
         for first, last, title in declarations[name]:
             comment = _comment_above(lines, first - 1)
             code = "\n".join(lines[first - 1 : last])
-            text = "\n".join(line.removeprefix("//").strip() for line in comment)
-            parts.append(f"### {title}\n\n{_linked(html.escape(text, quote=False))}\n\n```cpp\n{code}\n```\n")
+            text = "\n".join(comment)
+            language = "c" if name == "mmaemu" else "cpp"
+            parts.append(f"### {title}\n\n{_linked(html.escape(text, quote=False))}\n\n```{language}\n{code}\n```\n")
     return "\n".join(parts)
 
 
@@ -82,15 +83,19 @@ def _linked(text: str) -> str:
     return re.sub(r"\bdocs/(\w+\.md)\b", r"[\1](\1)", text)
 
 
+_COMMENT = re.compile(r"^(//|/\*| \*)")
+
+
 def _first_code(lines: list[str]) -> int:
-    return next(i for i, line in enumerate(lines) if not line.startswith("//"))
+    return next(i for i, line in enumerate(lines) if not _COMMENT.match(line))
 
 
 def _comment_above(lines: list[str], index: int) -> list[str]:
+    """The text of the comment that ends above a line."""
     first = index
-    while first > 0 and lines[first - 1].startswith("//"):
+    while first > 0 and _COMMENT.match(lines[first - 1]):
         first -= 1
-    return lines[first:index]
+    return [_COMMENT.sub("", line).removesuffix("*/").strip() for line in lines[first:index]]
 
 
 def _declarations() -> dict[str, list[tuple[int, int, str]]]:
@@ -101,8 +106,12 @@ def _declarations() -> dict[str, list[tuple[int, int, str]]]:
         if done.returncode != 0:
             raise PluginError(f"doxygen: {done.stderr}")
         found: dict[str, list[tuple[int, int, str]]] = {}
-        for path in sorted(Path(out, "xml").glob("*.xml")):
-            for entity in _entities(ET.parse(path).getroot()):
+        roots = [ET.parse(path).getroot() for path in sorted(Path(out, "xml").glob("*.xml"))]
+        classes = {e.findtext("compoundname") for root in roots for e in _entities(root)}
+        for root in roots:
+            for entity in _entities(root):
+                if entity.get("kind") == "typedef" and entity.findtext("name") in classes:
+                    continue  # C's second name of a struct
                 place = entity.find("location")
                 assert place is not None
                 header = Path(place.attrib["file"])
@@ -136,7 +145,7 @@ def _end(lines: list[str], first: int) -> int:
     """The last line of a declaration that begins at line `first`: where its braces and parentheses have closed."""
     depth = 0
     for number in range(first, len(lines) + 1):
-        code = re.sub(r"//.*", "", lines[number - 1])
+        code = re.sub(r"//.*|/\*.*?\*/", "", lines[number - 1])
         depth += sum(code.count(c) for c in "({") - sum(code.count(c) for c in ")}")
         if depth == 0 and (";" in code or "}" in code):
             return number

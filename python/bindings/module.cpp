@@ -45,9 +45,9 @@ SplitRequest split_request(nb::handle splitk) {
 }  // namespace mmaemu::python
 
 NB_MODULE(_native, m) {
-  m.attr("__version__") = MMAEMU_VERSION;
   mmaemu::python::bind_preset(m);
   mmaemu::python::bind_platform(m);
   mmaemu::python::bind_gemm(m);
   mmaemu::python::bind_call(m);
+  mmaemu::python::bind_report(m);
 }

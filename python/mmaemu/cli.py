@@ -21,22 +21,7 @@ from . import _native, backends, plan, platforms, presets, splitk
 from .errors import MmaemuError
 
 _OK, _FAILED, _USAGE, _NOTHING = 0, 1, 2, 4
-_ENVIRONMENT = (
-    "MMAEMU_PROFILE",
-    "MMAEMU_BACKEND",
-    "MMAEMU_SPLITK_STRICT",
-    "MMAEMU_DISABLE_CUDA",
-    "MMAEMU_CPU_TARGET",
-    "MMAEMU_NUM_THREADS",
-    "MMAEMU_LIBCUDA_PATH",
-)
-_DTYPES = {
-    "e4m3": "float8_e4m3fn",
-    "e5m2": "float8_e5m2",
-    "bf16": "bfloat16",
-    "fp16": "float16",
-    "fp32": "float32",
-} | {name: name for name in ("float8_e4m3fn", "float8_e5m2", "bfloat16", "float16", "float32")}
+_DTYPES = ("e4m3", "e5m2", "bf16", "fp16", "fp32", "float8_e4m3fn", "float8_e5m2", "bfloat16", "float16", "float32")
 
 
 class _UsageError(Exception):
@@ -76,9 +61,10 @@ def _write(option: str, path: str, text: str) -> None:
         raise _UsageError(f"{option}: cannot write {path}: {problem.strerror or problem}") from None
 
 
-def _report(args: argparse.Namespace, value: dict[str, Any], text: str) -> None:
+def _report(args: argparse.Namespace, value: dict[str, Any] | str, text: str) -> None:
+    """value: what --json writes, an object or its text."""
     if args.json:
-        _write("--json", args.json, json.dumps(value, indent=2) + "\n")
+        _write("--json", args.json, (value if isinstance(value, str) else json.dumps(value, indent=2)) + "\n")
     if args.json != "-":
         print(text)
 
@@ -97,46 +83,26 @@ def _table(rows: Sequence[tuple[str, str]]) -> str:
 
 
 def _info(args: argparse.Namespace) -> int:
-    gpu = _native.cuda_device_name(args.device)
-    device = "cpu" if args.device is None and gpu is None else f"cuda:{args.device or 0}"
-    status = backends.backends_status(device)
-    profile = platforms.get_profile()
-    value = {
-        "mmaemu": _native.__version__,
-        "python": host.python_version(),
-        "torch": _version_of("torch"),
-        "numpy": _version_of("numpy"),
-        "machine": host.machine(),
-        "processors": len(os.sched_getaffinity(0)),
-        "cpu_targets": _native.cpu_targets(),
-        "device": device,
-        "gpu": gpu,
-        "default_profile": profile.name,
-        "profiles": [_jsonable(platforms.get_profile(name)) for name in platforms.list_profiles()],
-        "presets": [_jsonable(presets.lookup(name)) for name in presets.list_presets()],
-        "matching_profiles": [n for n in platforms.list_profiles() if _matches(n, args.device)],
-        "backends": [_jsonable(s) for s in status.values()],
-        "environment": {name: os.environ[name] for name in _ENVIRONMENT if name in os.environ},
-    }
+    value = json.loads(_native.info_json(args.device))
+    value |= {"python": host.python_version(), "torch": _version_of("torch"), "numpy": _version_of("numpy")}
+    device, gpu, default = value["device"], value["gpu"], value["default_profile"]
+    profiles = [profile["name"] for profile in value["profiles"]]
     rows = [
         ("mmaemu", value["mmaemu"]),
         ("python", f"{value['python']}, torch {value['torch'] or 'not installed'}"),
         ("machine", f"{value['machine']}, {value['processors']} processors"),
         ("cpu targets", ", ".join(value["cpu_targets"])),
         ("device", f"{device} ({gpu})" if gpu else f"{device} (no usable CUDA device)"),
-        ("profiles", ", ".join(f"{n} (default)" if n == profile.name else n for n in platforms.list_profiles())),
+        ("profiles", ", ".join(f"{name} (default)" if name == default else name for name in profiles)),
         ("this GPU is", ", ".join(value["matching_profiles"]) or "none of the profiles' platforms"),
-        ("presets", ", ".join(presets.list_presets())),
+        ("presets", ", ".join(preset["name"] for preset in value["presets"])),
     ]
-    for s in status.values():
-        rows.append((s.name, _paint("available", "green") + f": {s.reason}" if s.available else f"no: {s.reason}"))
+    for s in value["backends"]:
+        reason = s["reason"]
+        rows.append((s["name"], _paint("available", "green") + f": {reason}" if s["available"] else f"no: {reason}"))
     rows += list(value["environment"].items())
     _report(args, value, _table(rows))
     return _OK
-
-
-def _matches(name: str, device: int | None) -> bool:
-    return platforms.get_profile(name).matches_device(device)
 
 
 def _jsonable(value: Any) -> dict[str, Any]:
@@ -168,7 +134,9 @@ def _split(text: str) -> Any:
     try:
         S = int(parts[0])
     except ValueError:
-        parts = []
+        S, parts = 0, []
+    if not -(2**63) <= S < 2**63:
+        raise argparse.ArgumentTypeError(f"{text!r}: S does not fit 64 bits")
     if len(parts) == 1:
         return S
     if len(parts) == 2:
@@ -202,46 +170,33 @@ def _index(text: str) -> int:
 
 
 def _explain(args: argparse.Namespace) -> int:
-    device = args.device
-    if device == "auto":
-        device = "cpu" if _native.cuda_device_name(None) is None else "cuda:0"
-    if device != "cpu" and _native.cuda_device_name(int(device[5:])) is None:
-        reason = f"explain is unavailable on {device}: there is no usable CUDA device of that index; try --device cpu"
-        _report(args, {"error": reason}, reason)
+    text = _native.explain_json(
+        args.M,
+        args.N,
+        args.K,
+        args.a,
+        args.b,
+        args.out,
+        args.fast,
+        args.scale_a,
+        args.scale_b,
+        args.scale_result,
+        None if args.profile is None else presets.plain(args.profile),
+        splitk.split_argument(args.splitk),
+        presets.plain(args.backend),
+        args.device,
+    )
+    value = json.loads(text)
+    if "error" in value:
+        _report(args, text, value["error"])
         return _NOTHING
-
-    def described(dtype: str, shape: list[int], strides: list[int]) -> _native.TensorDesc:
-        return _native.TensorDesc(_DTYPES[dtype], shape, strides, 0, device, False)
-
-    scalar = described("fp32", [], [])
-    try:
-        profile = platforms.get_profile(args.profile)
-        native = _native.plan_scaled_mm(
-            described(args.a, [args.M, args.K], [args.K, 1]),
-            described(args.b, [args.K, args.N], [1, args.K]),
-            scalar,
-            scalar,
-            None,
-            None if args.scale_result is None else scalar,
-            None if args.out is None else _DTYPES[args.out],
-            args.fast,
-            None,
-            platforms.to_native(profile),
-            splitk.split_argument(args.splitk),
-            args.backend,
-            False,
-        )
-        result = plan.summarize(native, profile)
-    except (KeyError, ValueError) as problem:
-        result = plan.refused(problem, args.profile)
-    arguments = ("M", "N", "K", "a", "b", "out", "fast", "scale_a", "scale_b", "scale_result", "splitk", "backend")
-    call = {name: getattr(args, name) for name in arguments} | {"profile": result.profile, "device": device}
-    text = str(result)
+    result = plan.from_json(value["plan"])
+    shown = str(result)
     valid = result.validation == "ok"
-    text = text.replace("validation  ", "validation  " + ("" if valid else _paint("would raise ", "red")), 1)
+    shown = shown.replace("validation  ", "validation  " + ("" if valid else _paint("would raise ", "red")), 1)
     if valid:
-        text = text.replace("validation  ok", "validation  " + _paint("ok", "green"), 1)
-    _report(args, {"call": call, "plan": _jsonable(result)}, text)
+        shown = shown.replace("validation  ok", "validation  " + _paint("ok", "green"), 1)
+    _report(args, text, shown)
     return _OK if valid else _FAILED
 
 
@@ -323,7 +278,7 @@ def _parser() -> argparse.ArgumentParser:
         explain.add_argument(name, type=_size)
     explain.add_argument("--a", choices=("e4m3", "e5m2"), default="e4m3", help="format of input")
     explain.add_argument("--b", choices=("e4m3", "e5m2"), default="e4m3", help="format of mat2")
-    explain.add_argument("--out", choices=tuple(_DTYPES), metavar="DTYPE", help="out_dtype; default: that of input")
+    explain.add_argument("--out", choices=_DTYPES, metavar="DTYPE", help="out_dtype; default: that of input")
     explain.add_argument("--fast", action="store_true", help="use_fast_accum=True")
     for name in ("--scale-a", "--scale-b", "--scale-result"):
         default = None if name == "--scale-result" else 1.0

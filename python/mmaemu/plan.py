@@ -86,6 +86,18 @@ def summarize(native: _native.CallPlan, profile: Profile) -> CallPlan:
     )
 
 
+def from_json(value: dict[str, Any]) -> CallPlan:
+    """The CallPlan that the command line's JSON describes."""
+    split, validation = value["split"], value["validation"]
+    return CallPlan(
+        **value
+        | {
+            "split": None if split is None else SplitDecision(**split),
+            "validation": validation if isinstance(validation, str) else tuple(validation),
+        }
+    )
+
+
 @untraced
 def explain(
     input: Any,

@@ -134,6 +134,15 @@ Result<std::optional<cpu::Target>> choose_target(const Execution& execution) {
                                            "; the targets here are " + target_list()};
 }
 
+// Zeros, aligned for the engine's vectors.
+std::shared_ptr<std::uint8_t[]> aligned_zeros(std::int64_t count) {
+  constexpr std::align_val_t kAlignment{cpu::kVectorAlignment};
+  auto* const bytes =
+      static_cast<std::uint8_t*>(::operator new[](static_cast<std::size_t>(count), kAlignment));
+  std::fill_n(bytes, count, std::uint8_t{0});
+  return {bytes, [](std::uint8_t* memory) { ::operator delete[](memory, kAlignment); }};
+}
+
 // A product that is computed by whatever engine serves it. b_strips: null, or b as PackedOperand holds it.
 // `scaled`: apply the epilogue.
 Status run_gemm(const OperandView& a, const OperandView& b, const std::uint8_t* b_strips,
@@ -238,8 +247,7 @@ Result<PackedOperand> PackedOperand::make(const OperandView& operand, const Exec
   PackedOperand packed;
   packed.view_ = {nullptr, operand.format, operand.rows, operand.depth, operand.depth, 1};
   packed.codes_ = std::make_shared<std::uint8_t[]>(static_cast<std::size_t>(operand.rows * operand.depth));
-  packed.strips_ =
-      std::make_shared<std::uint8_t[]>(static_cast<std::size_t>(strips * cpu::kMaxStrip * operand.depth));
+  packed.strips_ = aligned_zeros(strips * cpu::kMaxStrip * operand.depth);
   packed.view_.data = packed.codes_.get();
   const auto pack_strip = [&](std::int64_t strip) {
     std::uint8_t* const to = packed.strips_.get() + strip * cpu::kMaxStrip * operand.depth;

@@ -145,6 +145,23 @@ using UsualBlock = Block<true>;
 using AnyBlock = Block<false>;
 #endif
 
+// Accumulators to sums: e has each row's largest exponents, `bases` gets [row][4][lanes].
+template <int kRows>
+HWY_INLINE void start_block(const Bytes (&e)[kRows], float* bases, Floats (&s)[kRows][4]) {
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r) {
+    const auto start = [&](int j, Words exponents) HWY_ATTR {
+      const Floats base = block_base(exponents, s[r][j]);
+      s[r][j] = block_start(base, s[r][j]);
+      hn::Store(base, kDF, bases + r * kStrip + j * kLanes);
+    };
+    start(0, exponent_field<0>(e[r]));
+    start(1, exponent_field<1>(e[r]));
+    start(2, exponent_field<2>(e[r]));
+    start(3, exponent_field<3>(e[r]));
+  }
+}
+
 // Sums to block results. `bases` and `signs` are [row][4][lanes] and [word][4][lanes]; `words` is the first
 // of each row's sign masks.
 template <class Ending, int kRows>
@@ -176,6 +193,16 @@ HWY_INLINE void end_block(const Ending& ending, const PackedRow* rows, int first
   }
 }
 
+template <int kRows>
+HWY_INLINE void store_accumulators(const Floats (&s)[kRows][4], Words kept, float* accumulators) {
+#pragma GCC unroll 8
+  for (int r = 0; r < kRows; ++r)
+#pragma GCC unroll 4
+    for (int j = 0; j < 4; ++j)
+      hn::Store(hn::BitCast(kDF, hn::And(hn::BitCast(kD32, s[r][j]), kept)), kDF,
+                accumulators + r * kStrip + j * kLanes);
+}
+
 template <class Ending, int kRows>
 HWY_NOINLINE void chain_rows(const ChainArguments& g) {
   HWY_ALIGN float bases[kRows * kStrip];
@@ -203,18 +230,7 @@ HWY_NOINLINE void chain_rows(const ChainArguments& g) {
         e[r] = hn::Max(e[r], hn::Add(b, hn::BitCast(kD8, hn::Set(kD32, rows[r].exponents[k]))));
     }
 
-#pragma GCC unroll 8
-    for (int r = 0; r < kRows; ++r) {
-      const auto start = [&](int j, Words exponents) HWY_ATTR {
-        const Floats base = block_base(exponents, s[r][j]);
-        s[r][j] = block_start(base, s[r][j]);
-        hn::Store(base, kDF, bases + r * kStrip + j * kLanes);
-      };
-      start(0, exponent_field<0>(e[r]));
-      start(1, exponent_field<1>(e[r]));
-      start(2, exponent_field<2>(e[r]));
-      start(3, exponent_field<3>(e[r]));
-    }
+    start_block<kRows>(e, bases, s);
 
     for (int k = begin; k < end; ++k) {
       const float* const values = g.strip->values + k * kStrip;
@@ -233,12 +249,7 @@ HWY_NOINLINE void chain_rows(const ChainArguments& g) {
     signs += words * kStrip;
   }
 
-#pragma GCC unroll 8
-  for (int r = 0; r < kRows; ++r)
-#pragma GCC unroll 4
-    for (int j = 0; j < 4; ++j)
-      hn::Store(hn::BitCast(kDF, hn::And(hn::BitCast(kD32, s[r][j]), kept)), kDF,
-                g.accumulators + r * kStrip + j * kLanes);
+  store_accumulators<kRows>(s, kept, g.accumulators);
 }
 
 // Rows of the register tile: with 4 vectors a row, as many as leave room for one row of b and a broadcast.

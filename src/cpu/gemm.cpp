@@ -42,7 +42,8 @@ Tiling choose_tiling(const Problem& problem, int threads) {
   const ResultView& out = problem.out;
   const std::int64_t row_unit = problem.kernels.rows;
   std::int64_t most_rows = kMostRows;
-  std::int64_t most_columns = kMostColumns;
+  // Few rows are read from memory at the rate of the chains: a strip at a time, each in one go.
+  std::int64_t most_columns = out.rows <= problem.kernels.code_rows ? kMaxStrip : kMostColumns;
   Tiling tiling;
   for (;;) {
     tiling = {std::min(out.rows, part_size(out.rows, most_rows, row_unit)),

@@ -19,6 +19,7 @@
 // clang-format on
 
 #include "cpu/chain-inl.h"
+#include "cpu/code_chain-inl.h"
 #include "cpu/finish-inl.h"
 #include "cpu/pack-inl.h"
 
@@ -28,10 +29,12 @@ namespace HWY_NAMESPACE {
 
 const Kernels kKernels{.lanes = kLanes,
                        .rows = kTileRows,
+                       .code_rows = kCodeRows,
                        .transpose = transpose,
                        .pack_strip = pack_strip,
                        .pack_row = pack_row,
                        .chain = chain,
+                       .chain_codes = chain_codes,
                        .add = add,
                        .finish = finish};
 

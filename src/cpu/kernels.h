@@ -37,14 +37,22 @@ struct alignas(kVectorAlignment) PackedStrip {
   float values[kChunk * kMaxStrip];            // [element][4][lanes]
   std::uint8_t exponents[kChunk * kMaxStrip];  // [element][4 * lanes], in column order
   std::uint32_t signs[kChunk * kMaxStrip];     // [block][word][4][lanes]
-  std::uint8_t codes[kChunk * kMaxStrip];      // [element][4 * lanes], in column order: what is unpacked
+};
+
+// The codes of a chunk of one strip: 4 * lanes bytes of each element, in column order, aligned for a vector.
+struct StripCodes {
+  const std::uint8_t* data;
+  int stride;  // bytes from an element to the next
+
+  const std::uint8_t* at(int element) const { return data + element * stride; }
+  StripCodes from(int element) const { return {at(element), stride}; }
 };
 
 struct ChainArguments {
   const PackedRow* rows;
-  int row_count;  // at most Kernels::rows
-  const PackedStrip* strip;
-  float* accumulators;  // [row][4][lanes]; block results, so at most 14 significant bits each
+  int row_count;             // at most Kernels::rows
+  const PackedStrip* strip;  // for Kernels::chain only
+  float* accumulators;       // [row][4][lanes]; block results, so at most 14 significant bits each
   Blocks blocks;
   std::uint32_t kept_bits;      // mask of the fp32 bits that a block result keeps
   std::uint8_t least_exponent;  // fp32 exponent field of the preset's min_exp
@@ -62,18 +70,22 @@ struct FinishArguments {
 
 struct Kernels {
   int lanes;
-  int rows;  // of the register tile
+  int rows;       // of the register tile
+  int code_rows;  // as many rows at most are worth chain_codes
 
   // codes[k * strip + c] = columns[c][k] for k < elements and c < 4 * lanes. Reads columns[c] up to the next
   // multiple of the vector size.
   void (*transpose)(const std::uint8_t* const* columns, int elements, std::uint8_t* codes);
-  // From strip.codes, which must be zero between blocks.elements and kChunk. Sets non_finite[c] to nonzero
-  // where column c has a NaN or an infinity, else leaves it.
-  void (*pack_strip)(FormatId format, const Blocks& blocks, PackedStrip& strip, std::uint8_t* non_finite);
+  // Sets non_finite[c] to nonzero where column c has a NaN or an infinity, else leaves it.
+  void (*pack_strip)(FormatId format, const Blocks& blocks, StripCodes codes, PackedStrip& strip,
+                     std::uint8_t* non_finite);
   // codes: kChunk bytes, zero from blocks.elements on. Returns whether there is a NaN or an infinity.
   bool (*pack_row)(FormatId format, const Blocks& blocks, const std::uint8_t* codes, PackedRow& row);
   // Runs all blocks of a chunk on every row. The rounding mode must be toward zero.
   void (*chain)(const ChainArguments& arguments);
+  // pack_strip and chain in one, for at most code_rows rows and blocks of one sign mask.
+  void (*chain_codes)(const ChainArguments& arguments, FormatId format, StripCodes codes,
+                      std::uint8_t* non_finite);
   // sums[i] += terms[i]; round to nearest. count is a multiple of the strip.
   void (*add)(float* sums, const float* terms, std::int64_t count);
   // The 4 * lanes codes, in column order, of accumulators [4][lanes]; round to nearest.

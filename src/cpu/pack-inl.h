@@ -63,10 +63,9 @@ struct MagnitudeTable {
 template <FormatId kFormat>
 inline constexpr MagnitudeTable<kFormat> kMagnitudes;
 
-struct DecodedBytes {
-  Bytes high;      // bits 24-31 of fp32, the sign included
-  Bytes low;       // bits 16-23; the others are zero
-  Bytes exponent;  // as lanes have it
+struct ValueBytes {
+  Bytes high;  // bits 24-31 of fp32, the sign included
+  Bytes low;   // bits 16-23; the others are zero
 };
 
 #if HWY_TARGET == HWY_AVX3_DL
@@ -77,36 +76,54 @@ HWY_INLINE Bytes look_up(const std::array<std::uint8_t, 128>& table, Bytes codes
 }
 
 template <FormatId kFormat>
-HWY_INLINE DecodedBytes decode_bytes(Bytes codes) {
-  const MagnitudeTable<kFormat>& table = kMagnitudes<kFormat>;
-  return {hn::OrAnd(look_up(table.high, codes), codes, hn::Set(kD8, 0x80)), look_up(table.low, codes),
-          look_up(table.exponent, codes)};
-}
+class Decoder {
+ public:
+  explicit HWY_INLINE Decoder(Bytes codes) : codes_(codes) {}
+  HWY_INLINE ValueBytes value() const {
+    return {hn::OrAnd(look_up(table.high, codes_), codes_, hn::Set(kD8, 0x80)), look_up(table.low, codes_)};
+  }
+  HWY_INLINE Bytes exponent() const { return look_up(table.exponent, codes_); }
+
+ private:
+  static constexpr const MagnitudeTable<kFormat>& table = kMagnitudes<kFormat>;
+  Bytes codes_;
+};
 #else
 // A normal number's fp32 bits are its code moved up, with another bias; zero and subnormals are looked up.
 template <FormatId kFormat>
-HWY_INLINE DecodedBytes decode_bytes(Bytes codes) {
-  const MagnitudeTable<kFormat>& table = kMagnitudes<kFormat>;
-  constexpr const Format& f = format(kFormat);
-  constexpr int kFraction = f.fraction_bits;
-  constexpr int kRebias = 127 - f.bias;
-  constexpr std::uint8_t kSmall = 8;  // no subnormal is above, and a table of 16 bytes has them
-  const Bytes sign = hn::And(codes, hn::Set(kD8, 0x80));
-  Bytes magnitude = hn::AndNot(hn::Set(kD8, 0x80), codes);
-  magnitude = hn::IfThenZeroElse(hn::Gt(magnitude, hn::Set(kD8, table.kMaxFinite)), magnitude);
-  const Bytes index = hn::And(magnitude, hn::Set(kD8, kSmall - 1));
-  const auto small = hn::Lt(magnitude, hn::Set(kD8, kSmall));
-  const auto choose = [&](const std::array<std::uint8_t, 128>& of_small, Bytes of_others) HWY_ATTR {
+class Decoder {
+ public:
+  explicit HWY_INLINE Decoder(Bytes codes)
+      : sign_(hn::And(codes, hn::Set(kD8, 0x80))), magnitude_(hn::AndNot(hn::Set(kD8, 0x80), codes)) {
+    const auto non_finite = hn::Gt(magnitude_, hn::Set(kD8, table.kMaxFinite));
+    magnitude_ = hn::IfThenZeroElse(non_finite, magnitude_);
+  }
+  HWY_INLINE ValueBytes value() const {
+    // fp32's exponent field begins at bit 23, the top bit of the low byte.
+    const Bytes high = hn::Add(hn::ShiftRight<kFraction + 1>(magnitude_), hn::Set(kD8, (127 - f.bias) / 2));
+    const Bytes low = hn::ShiftLeft<7 - kFraction>(magnitude_);
+    return {hn::Or(sign_, choose(table.high, high)), choose(table.low, low)};
+  }
+  HWY_INLINE Bytes exponent() const {
+    const Bytes rebias = hn::Set(kD8, static_cast<std::uint8_t>(kExponentBiasLanes - f.bias));
+    return choose(table.exponent, hn::Add(hn::ShiftRight<kFraction>(magnitude_), rebias));
+  }
+
+ private:
+  static constexpr const MagnitudeTable<kFormat>& table = kMagnitudes<kFormat>;
+  static constexpr const Format& f = format(kFormat);
+  static constexpr int kFraction = f.fraction_bits;
+  static constexpr std::uint8_t kSmall = 8;  // no subnormal is above, and a table of 16 bytes has them
+
+  HWY_INLINE Bytes choose(const std::array<std::uint8_t, 128>& of_small, Bytes of_others) const {
+    const Bytes index = hn::And(magnitude_, hn::Set(kD8, kSmall - 1));
     const Bytes looked_up = hn::TableLookupBytes(hn::LoadDup128(kD8, of_small.data()), index);
-    return hn::IfThenElse(small, looked_up, of_others);
-  };
-  // fp32's exponent field begins at bit 23, the top bit of the low byte.
-  const Bytes high = hn::Add(hn::ShiftRight<kFraction + 1>(magnitude), hn::Set(kD8, kRebias / 2));
-  const Bytes low = hn::ShiftLeft<7 - kFraction>(magnitude);
-  const Bytes exponent = hn::Add(hn::ShiftRight<kFraction>(magnitude),
-                                 hn::Set(kD8, static_cast<std::uint8_t>(kExponentBiasLanes - f.bias)));
-  return {hn::Or(sign, choose(table.high, high)), choose(table.low, low), choose(table.exponent, exponent)};
-}
+    return hn::IfThenElse(hn::Lt(magnitude_, hn::Set(kD8, kSmall)), looked_up, of_others);
+  }
+
+  Bytes sign_;
+  Bytes magnitude_;
+};
 #endif
 
 HWY_INLINE Bytes larger_magnitude(Bytes magnitude, Bytes codes) {
@@ -114,23 +131,23 @@ HWY_INLINE Bytes larger_magnitude(Bytes magnitude, Bytes codes) {
 }
 
 // fp32 vectors 0..3 of a strip from the two upper bytes of each column.
-HWY_INLINE void store_values(const DecodedBytes& d, float* values) {
+HWY_INLINE void to_values(const ValueBytes& d, Floats (&values)[4]) {
   const auto high = hn::BitCast(kD16, d.high);
   const auto low = hn::BitCast(kD16, d.low);
   const Words even = hn::BitCast(kD32, hn::OddEven(hn::BitCast(kD8, hn::ShiftLeft<8>(high)), d.low));
   const Words odd = hn::BitCast(kD32, hn::OddEven(d.high, hn::BitCast(kD8, hn::ShiftRight<8>(low))));
   const Words upper = hn::Set(kD32, 0xFFFF0000U);
-  hn::Store(hn::BitCast(kDF, hn::ShiftLeft<16>(even)), kDF, values);
-  hn::Store(hn::BitCast(kDF, hn::ShiftLeft<16>(odd)), kDF, values + kLanes);
-  hn::Store(hn::BitCast(kDF, hn::And(even, upper)), kDF, values + 2 * kLanes);
-  hn::Store(hn::BitCast(kDF, hn::And(odd, upper)), kDF, values + 3 * kLanes);
+  values[0] = hn::BitCast(kDF, hn::ShiftLeft<16>(even));
+  values[1] = hn::BitCast(kDF, hn::ShiftLeft<16>(odd));
+  values[2] = hn::BitCast(kDF, hn::And(even, upper));
+  values[3] = hn::BitCast(kDF, hn::And(odd, upper));
 }
 
 // The sign bits of up to 8 elements of each column: element i is bit i.
 template <int kElement = 0>
-HWY_INLINE Bytes sign_byte(const std::uint8_t* codes, int elements, Bytes bits) {
+HWY_INLINE Bytes sign_byte(StripCodes codes, int elements, Bytes bits) {
   if (kElement >= elements) return bits;
-  const auto code = hn::BitCast(kD16, hn::Load(kD8, codes + kElement * kStrip));
+  const auto code = hn::BitCast(kD16, hn::Load(kD8, codes.at(kElement)));
   bits = hn::OrAnd(bits, hn::BitCast(kD8, hn::ShiftRight<7 - kElement>(code)), hn::Set(kD8, 1 << kElement));
   if constexpr (kElement < 7) return sign_byte<kElement + 1>(codes, elements, bits);
   return bits;
@@ -146,11 +163,11 @@ HWY_INLINE std::uint32_t padding_bits(int elements) {
 
 // One sign mask of 32 elements of each column: vectors 0..3. Byte j of a 32-bit lane belongs to vector j, so
 // the four bytes of a mask come from four vectors: a 4 x 4 transpose of bytes.
-HWY_INLINE void store_sign_masks(const std::uint8_t* codes, int elements, std::uint32_t* masks) {
+HWY_INLINE void store_sign_masks(StripCodes codes, int elements, std::uint32_t* masks) {
   const Words padding = hn::Set(kD32, padding_bits(elements));
   Words byte[4];
   for (int g = 0; g < 4; ++g)
-    byte[g] = hn::BitCast(kD32, sign_byte(codes + 8 * g * kStrip, elements - 8 * g, hn::Zero(kD8)));
+    byte[g] = hn::BitCast(kD32, sign_byte(codes.from(8 * g), elements - 8 * g, hn::Zero(kD8)));
   const Words even_bytes = hn::Set(kD32, 0x00FF00FFU);
   const Words low_half = hn::Set(kD32, 0x0000FFFFU);
   const auto pair_even = [&](Words a, Words b) HWY_ATTR {
@@ -170,30 +187,38 @@ HWY_INLINE void store_sign_masks(const std::uint8_t* codes, int elements, std::u
 }
 
 template <FormatId kFormat>
-void pack_strip_of(const Blocks& blocks, PackedStrip& strip, std::uint8_t* non_finite) {
-  Bytes largest = hn::Zero(kD8);
-  for (int k = 0; k < blocks.elements; ++k) {
-    const Bytes codes = hn::Load(kD8, strip.codes + k * kStrip);
-    const DecodedBytes d = decode_bytes<kFormat>(codes);
-    hn::Store(d.exponent, kD8, strip.exponents + k * kStrip);
-    store_values(d, strip.values + k * kStrip);
-    largest = larger_magnitude(largest, codes);
-  }
+HWY_INLINE void note_non_finite(Bytes largest, std::uint8_t* non_finite) {
   const auto found = hn::Gt(largest, hn::Set(kD8, kMagnitudes<kFormat>.kMaxFinite));
   hn::StoreU(hn::Or(hn::LoadU(kD8, non_finite), hn::VecFromMask(kD8, found)), kD8, non_finite);
+}
+
+template <FormatId kFormat>
+void pack_strip_of(const Blocks& blocks, StripCodes codes, PackedStrip& strip, std::uint8_t* non_finite) {
+  Bytes largest = hn::Zero(kD8);
+  for (int k = 0; k < blocks.elements; ++k) {
+    const Bytes code = hn::Load(kD8, codes.at(k));
+    const Decoder<kFormat> decoder(code);
+    hn::Store(decoder.exponent(), kD8, strip.exponents + k * kStrip);
+    Floats values[4];
+    to_values(decoder.value(), values);
+    for (int j = 0; j < 4; ++j) hn::Store(values[j], kDF, strip.values + k * kStrip + j * kLanes);
+    largest = larger_magnitude(largest, code);
+  }
+  note_non_finite<kFormat>(largest, non_finite);
   std::uint32_t* masks = strip.signs;
   for (int begin = 0; begin < blocks.elements; begin += blocks.block) {
     const int end = std::min(begin + blocks.block, blocks.elements);
     for (int word = 0; word < blocks.words(); ++word, masks += kStrip)
-      store_sign_masks(strip.codes + (begin + 32 * word) * kStrip, end - begin - 32 * word, masks);
+      store_sign_masks(codes.from(begin + 32 * word), end - begin - 32 * word, masks);
   }
 }
 
-inline void pack_strip(FormatId format, const Blocks& blocks, PackedStrip& strip, std::uint8_t* non_finite) {
+inline void pack_strip(FormatId format, const Blocks& blocks, StripCodes codes, PackedStrip& strip,
+                       std::uint8_t* non_finite) {
   if (format == FormatId::e4m3)
-    pack_strip_of<FormatId::e4m3>(blocks, strip, non_finite);
+    pack_strip_of<FormatId::e4m3>(blocks, codes, strip, non_finite);
   else
-    pack_strip_of<FormatId::e5m2>(blocks, strip, non_finite);
+    pack_strip_of<FormatId::e5m2>(blocks, codes, strip, non_finite);
 }
 
 // Table indices: byte from * lanes + i in lane i's byte kByte (4: in all), 0x80 elsewhere.
@@ -262,12 +287,13 @@ bool pack_row_of(const Blocks& blocks, const std::uint8_t* codes, PackedRow& row
   std::uint64_t signs = 0;
   for (int k = 0; k < blocks.elements; k += kStrip) {
     const Bytes code = hn::LoadU(kD8, codes + k);
-    const DecodedBytes d = decode_bytes<kFormat>(code);
+    const Decoder<kFormat> decoder(code);
+    const ValueBytes value_bytes = decoder.value();
     largest = larger_magnitude(largest, code);
     signs |= sign_bits(code) << k;
-    const SpreadBytes high(d.high);
-    const SpreadBytes low(d.low);
-    const SpreadBytes exponent(hn::Add(d.exponent, rebias));
+    const SpreadBytes high(value_bytes.high);
+    const SpreadBytes low(value_bytes.low);
+    const SpreadBytes exponent(hn::Add(decoder.exponent(), rebias));
     for (int i = 0; i < kStrip; i += kLanes) {
       const Bytes value = hn::Or(high.at<3>(i), low.at<2>(i));
       hn::Store(hn::Mul(hn::BitCast(kDF, value), nudge), kDF, row.values + k + i);

@@ -18,6 +18,9 @@ enum { kTotal, kChain, kPart, kSlot };  // of numbers_
 
 constexpr std::uint8_t kNoCodes[kChunk] = {};
 
+// Elements ahead that are fetched from a column: a strip has more columns than processors follow streams.
+constexpr int kPrefetch = 4 * kChunk;
+
 // As many of numbers_ as a plan takes.
 int numbers_needed(const AccumulationPlan& plan) {
   if (plan.split().scheme == SplitScheme::pairwise) return kSlot + 1;
@@ -47,6 +50,7 @@ Workspace::Workspace(const Problem& problem, std::int64_t rows, std::int64_t col
       strip_(problem.strip()),
       rows_(uninitialized<PackedRow>(rows)),
       packed_strip_(std::make_unique_for_overwrite<PackedStrip>()),
+      strip_codes_(std::make_unique_for_overwrite<CodeBuffer>()),
       staging_(uninitialized<std::uint8_t>(kChunk * strip_)),
       row_non_finite_(uninitialized<std::uint8_t>(rows)),
       column_non_finite_(uninitialized<std::uint8_t>(columns + strip_)),
@@ -108,17 +112,15 @@ void Workspace::run_chain(const Chain& chain, float* accumulators, float* sums) 
   const int most = kChunk / block * block;
   // Where the results are added at once, one strip's accumulators do for all.
   const std::int64_t distance = sums != nullptr && chain.length <= most ? 0 : strip_numbers();
+  const ScopedFloatEnvironment environment(Rounding::toward_zero);
   for (std::int64_t first = 0; first < chain.length; first += most) {
     const Blocks blocks{static_cast<int>(std::min<std::int64_t>(most, chain.length - first)), block};
     const bool last = first + blocks.elements == chain.length;
     pack_rows(chain, first, blocks);
     for (std::int64_t strip = 0; strip < strips(); ++strip) {
-      gather_strip(strip, chain, first, blocks.elements);
-      problem_.kernels.pack_strip(problem_.b.format, blocks, *packed_strip_,
-                                  column_non_finite_.get() + strip * strip_);
       float* const at = accumulators + strip * distance;
       if (first == 0) std::fill_n(at, strip_numbers(), 0.0F);
-      run_blocks(blocks, at);
+      run_blocks(strip, blocks, strip_codes(strip, chain, first, blocks.elements), at);
       if (last && sums != nullptr) add(sums + strip * strip_numbers(), at, strip_numbers());
     }
   }
@@ -147,25 +149,27 @@ OperandView Workspace::strip_rows(std::int64_t strip) const {
   return rows_from(problem_.b, tile_.column + column, std::min<std::int64_t>(strip_, tile_.columns - column));
 }
 
-void Workspace::copy_packed_strip(std::int64_t strip, const Chain& chain, std::int64_t first, int elements) {
+StripCodes Workspace::packed_codes(std::int64_t strip, const Chain& chain, std::int64_t first, int elements) {
   const std::int64_t column = tile_.column + strip * strip_;
   const std::uint8_t* const from =
       problem_.b_strips + column / kMaxStrip * kMaxStrip * problem_.b.depth + column % kMaxStrip;
+  const std::int64_t in_run = first % chain.width;
+  if (in_run + elements <= chain.width) {
+    const std::int64_t k = chain.begin + first / chain.width * chain.stride + in_run;
+    return {from + k * kMaxStrip, kMaxStrip};
+  }
   for_each_run(chain, first, elements, [&](std::int64_t k, std::int64_t length, std::int64_t at) {
-    std::uint8_t* const to = packed_strip_->codes + at * strip_;
-    if (strip_ == kMaxStrip) {
-      std::memcpy(to, from + k * kMaxStrip, static_cast<std::size_t>(length * kMaxStrip));
-      return;
-    }
     for (std::int64_t i = 0; i < length; ++i)
-      std::memcpy(to + i * strip_, from + (k + i) * kMaxStrip, static_cast<std::size_t>(strip_));
+      std::memcpy(strip_codes_->codes + (at + i) * strip_, from + (k + i) * kMaxStrip,
+                  static_cast<std::size_t>(strip_));
   });
+  return {strip_codes_->codes, strip_};
 }
 
-void Workspace::gather_strip(std::int64_t strip, const Chain& chain, std::int64_t first, int elements) {
-  if (problem_.b_strips != nullptr) return copy_packed_strip(strip, chain, first, elements);
+StripCodes Workspace::strip_codes(std::int64_t strip, const Chain& chain, std::int64_t first, int elements) {
+  if (problem_.b_strips != nullptr) return packed_codes(strip, chain, first, elements);
   const OperandView b = strip_rows(strip);
-  std::uint8_t* const codes = packed_strip_->codes;
+  std::uint8_t* const codes = strip_codes_->codes;
   if (b.row_stride == 1) {
     for_each_run(chain, first, elements, [&](std::int64_t k, std::int64_t length, std::int64_t at) {
       for (std::int64_t i = 0; i < length; ++i) {
@@ -174,7 +178,7 @@ void Workspace::gather_strip(std::int64_t strip, const Chain& chain, std::int64_
         std::fill(to + b.rows, to + strip_, std::uint8_t{0});
       }
     });
-    return;
+    return {codes, strip_};
   }
   const bool one_run = first % chain.width + elements <= chain.width;
   const bool in_place = b.depth_stride == 1 && one_run && elements % strip_ == 0;
@@ -183,26 +187,34 @@ void Workspace::gather_strip(std::int64_t strip, const Chain& chain, std::int64_
   for (std::int64_t c = 0; c < strip_; ++c) {
     std::uint8_t* const staged = staging_.get() + c * kChunk;
     columns[c] = c >= b.rows ? kNoCodes : in_place ? code_at(b, c, k) : staged;
-    if (c < b.rows && !in_place) copy_elements(b, c, chain, first, elements, staged);
+    if (c >= b.rows) continue;
+    __builtin_prefetch(code_at(b, c, k + kPrefetch));
+    if (!in_place) copy_elements(b, c, chain, first, elements, staged);
   }
   problem_.kernels.transpose(columns, elements, codes);
+  return {codes, strip_};
 }
 
-void Workspace::run_blocks(const Blocks& blocks, float* accumulators) {
+void Workspace::run_blocks(std::int64_t strip, const Blocks& blocks, StripCodes codes, float* accumulators) {
+  const Kernels& kernels = problem_.kernels;
   const Preset& preset = problem_.preset;
-  const ScopedFloatEnvironment environment(Rounding::toward_zero);
-  ChainArguments g{.rows = nullptr,
-                   .row_count = 0,
+  const FormatId format = problem_.b.format;
+  std::uint8_t* const non_finite = column_non_finite_.get() + strip * strip_;
+  ChainArguments g{.rows = rows_.get(),
+                   .row_count = static_cast<int>(std::min<std::int64_t>(kernels.rows, tile_.rows)),
                    .strip = packed_strip_.get(),
-                   .accumulators = nullptr,
+                   .accumulators = accumulators,
                    .blocks = blocks,
                    .kept_bits = kept_bits(preset.frac_out),
                    .least_exponent = static_cast<std::uint8_t>(std::max(0, preset.min_exp + 127))};
-  for (std::int64_t r = 0; r < tile_.rows; r += problem_.kernels.rows) {
+  if (tile_.rows <= kernels.code_rows && blocks.words() == 1)
+    return kernels.chain_codes(g, format, codes, non_finite);
+  kernels.pack_strip(format, blocks, codes, *packed_strip_, non_finite);
+  for (std::int64_t r = 0; r < tile_.rows; r += kernels.rows) {
     g.rows = rows_.get() + r;
-    g.row_count = static_cast<int>(std::min<std::int64_t>(problem_.kernels.rows, tile_.rows - r));
+    g.row_count = static_cast<int>(std::min<std::int64_t>(kernels.rows, tile_.rows - r));
     g.accumulators = accumulators + r * strip_;
-    problem_.kernels.chain(g);
+    kernels.chain(g);
   }
 }
 

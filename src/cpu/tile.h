@@ -37,6 +37,10 @@ struct alignas(kVectorAlignment) Aligned {
   float values[kVectorAlignment / sizeof(float)];
 };
 
+struct alignas(kVectorAlignment) CodeBuffer {
+  std::uint8_t codes[kChunk * kMaxStrip];
+};
+
 // A thread's memory for tiles of at most `rows` x `columns` outputs, one after the other.
 class Workspace {
  public:
@@ -51,9 +55,9 @@ class Workspace {
   void run_partial(std::int64_t partial, float* to);
   void run_chain(const Chain& chain, float* accumulators, float* sums);
   void pack_rows(const Chain& chain, std::int64_t first, const Blocks& blocks);
-  void copy_packed_strip(std::int64_t strip, const Chain& chain, std::int64_t first, int elements);
-  void gather_strip(std::int64_t strip, const Chain& chain, std::int64_t first, int elements);
-  void run_blocks(const Blocks& blocks, float* accumulators);
+  StripCodes packed_codes(std::int64_t strip, const Chain& chain, std::int64_t first, int elements);
+  StripCodes strip_codes(std::int64_t strip, const Chain& chain, std::int64_t first, int elements);
+  void run_blocks(std::int64_t strip, const Blocks& blocks, StripCodes codes, float* accumulators);
   void add(float* sums, const float* terms, std::int64_t count) const;
   void apply_non_finite(float* accumulators);
   void write_results(const float* accumulators);
@@ -68,6 +72,7 @@ class Workspace {
   Tile tile_;
   std::unique_ptr<PackedRow[]> rows_;
   std::unique_ptr<PackedStrip> packed_strip_;
+  std::unique_ptr<CodeBuffer> strip_codes_;
   std::unique_ptr<std::uint8_t[]> staging_;            // kChunk codes of each column of a strip
   std::array<Numbers, 4> numbers_;                     // as many as the plan takes
   std::unique_ptr<std::uint8_t[]> row_non_finite_;     // nonzero: the row has a NaN or an infinity

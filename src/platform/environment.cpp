@@ -18,4 +18,14 @@ Result<bool> environment_flag(const char* variable) {
                std::string(variable) + " must be unset, empty, \"0\" or \"1\", not \"" + value + "\""};
 }
 
+std::vector<std::pair<std::string, std::string>> environment_settings() {
+  std::vector<std::pair<std::string, std::string>> settings;
+  for (const char* variable :
+       {"MMAEMU_PROFILE", "MMAEMU_BACKEND", "MMAEMU_SPLITK_STRICT", "MMAEMU_DISABLE_CUDA",
+        "MMAEMU_CPU_TARGET", "MMAEMU_NUM_THREADS", "MMAEMU_LIBCUDA_PATH"}) {
+    if (const char* value = std::getenv(variable)) settings.emplace_back(variable, value);
+  }
+  return settings;
+}
+
 }  // namespace mmaemu

@@ -2,6 +2,8 @@
 #pragma once
 
 #include <string>
+#include <utility>
+#include <vector>
 
 #include "mmaemu/status.h"
 
@@ -12,5 +14,9 @@ std::string environment_text(const char* variable);
 
 // False for unset, "" and "0", true for "1"; ValueError naming the variable for anything else.
 Result<bool> environment_flag(const char* variable);
+
+// The variables of mmaemu that are set, with their values: those that the library reads, and
+// $MMAEMU_NUM_THREADS, which the Python package reads.
+std::vector<std::pair<std::string, std::string>> environment_settings();
 
 }  // namespace mmaemu

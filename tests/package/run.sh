@@ -24,9 +24,14 @@ g++ -std=c++20 "$source_dir/examples/cpp/compare_platforms.cpp" -o "$work/by_pkg
   $(PKG_CONFIG_PATH=$pc pkg-config --cflags --libs mmaemu) -Wl,-rpath,"$(dirname "$pc")"
 "$work/by_pkg_config" | cmp - "$work/static.txt"
 
+# shellcheck disable=SC2046
+gcc -std=c99 -Wall -Wextra -Wpedantic -Werror "$source_dir/tests/c/c_api_test.c" -o "$work/from_c" \
+  $(PKG_CONFIG_PATH=$pc pkg-config --cflags --libs mmaemu) -Wl,-rpath,"$(dirname "$pc")"
+"$work/from_c"
+
 library=$(find "$work/moved" -name 'libmmaemu.so.*.*.*')
 exported=$(nm -D --defined-only "$library" | awk '{print $3}' | c++filt | grep -v '^MMAEMU_0')
-if others=$(grep -vE '^mmaemu(@@MMAEMU_0\.2)?::[A-Za-z]' <<<"$exported"); then
+if others=$(grep -vE '^mmaemu(@@MMAEMU_0\.2)?::[A-Za-z]|^mmaemu_[a-z_]+@@MMAEMU_0\.2$' <<<"$exported"); then
   printf 'exported, and not of mmaemu:\n%s\n' "$others"
   exit 1
 fi
@@ -35,4 +40,6 @@ if internal=$(grep -E '^mmaemu::[a-z_]+::' <<<"$exported" | grep -v '^mmaemu::Ac
   exit 1
 fi
 grep -q '^mmaemu::scaled_mm(' <<<"$exported"
+declared=$(grep -oE '\bmmaemu_[a-z_]+\(' "$source_dir/include/mmaemu/mmaemu.h" | tr -d '(' | sort -u)
+[ "$declared" = "$(grep -oE '^mmaemu_[a-z_]+' <<<"$exported" | sort -u)" ] || { echo "mmaemu.h and the exported C functions differ"; exit 1; }
 echo "$(wc -l <<<"$exported") symbols exported, all public"
