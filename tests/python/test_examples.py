@@ -53,5 +53,7 @@ def test_explore_accumulator(tmp_path: Path) -> None:
 
 
 def test_the_figures_of_the_documentation_are_up_to_date(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
+    matplotlib = pytest.importorskip("matplotlib")
+    if matplotlib.__version__ not in (EXAMPLES.parent / "constraints" / "torch-2.7.1.txt").read_text():
+        pytest.skip("another matplotlib writes other files")
     run(str(EXAMPLES.parent / "docs" / "figures" / "draw.py"), "--check", cwd=tmp_path)
