@@ -1,6 +1,6 @@
 #!/usr/bin/env python3
-"""Draws the figures of the documentation with mmaemu itself: `draw.py` writes the SVG files beside it, `draw.py --check`
-fails where one of them is out of date.
+"""Draws the figures of the documentation with mmaemu itself: `draw.py` writes the SVG files beside it and
+`draw.py --check` fails where one of them is out of date.
 
 Lines and letters take the colour of the page (currentColor), so that a figure serves in light and in dark. Run from a
 checkout with mmaemu, numpy, ml_dtypes and matplotlib installed; the operands of the projections lie in
@@ -22,7 +22,8 @@ import matplotlib
 import ml_dtypes
 import numpy as np
 from matplotlib.axes import Axes
-from matplotlib.colors import LinearSegmentedColormap, TwoSlopeNorm
+from matplotlib.collections import PolyCollection
+from matplotlib.colors import ListedColormap
 from matplotlib.figure import Figure
 
 import mmaemu
@@ -33,7 +34,8 @@ E4M3 = ml_dtypes.float8_e4m3fn
 
 INK = "#010203"  # becomes currentColor
 FAINT = "#9aa0a6"
-H100, RTX4060, OTHER = "#1f9e89", "#e2711d", "#8a63d2"  # each reads on white and on near-black
+MINUS = "\N{MINUS SIGN}"
+H100, RTX4060, OTHER, SUM = "#1f9e89", "#e2711d", "#8a63d2", "#5b6b7d"  # each reads on white and on near-black
 STYLE = {
     "svg.fonttype": "path",
     "font.family": "DejaVu Sans",
@@ -65,7 +67,7 @@ STYLE = {
 
 def block() -> Figure:
     """Six products and the accumulator, bit by bit: what is kept at 2^(E - 13), what is dropped, and the sum."""
-    pairs = [(15.0, 15.0), (1.625, 1.875), (-1.125, 0.05078125), (0.21875, 0.6875), (0.0859375, 0.03515625), (0, 7.5)]
+    pairs = [(15.0, 15.0), (1.625, 1.875), (-1.125, 0.05078125), (0.21875, 0.6875), (0.0859375, 0.03125), (0, 7.5)]
     c = np.float32(19.0 + 2.0**-5 + 2.0**-7 + 2.0**-8)
     a, b = (np.array([[pair[i] for pair in pairs]]).astype(E4M3) for i in (0, 1))
     preset = mmaemu.get_preset("hopper")
@@ -79,11 +81,13 @@ def block() -> Figure:
     result = math.trunc(total / unit) * unit
     assert np.float32(result) == mmaemu.model.dot(a, b, np.array([c]), preset=preset)[0]
 
-    names = [f"{float(x):g} · {float(y):g}" for x, y in zip(a[0], b[0], strict=True)] + [f"c = {float(c):g}"]
+    names = [f"{float(x):.8g} · {float(y):.8g}".replace("-", MINUS) for x, y in zip(a[0], b[0], strict=True)] + [
+        f"c = {float(c):.8g}"
+    ]
     first, lowest = largest + 1, last - 6
-    figure = Figure(figsize=(9.6, 4.7))
+    figure = Figure(figsize=(9.6, 4.5))
     axes = figure.add_axes((0.0, 0.0, 1.0, 1.0))
-    axes.set_xlim(-7.4, first - lowest + 4.4)
+    axes.set_xlim(-7.4, first - lowest + 7.6)
     axes.set_ylim(len(names) + 3.6, -2.3)
     axes.axis("off")
     edge = first - last + 1.0
@@ -96,14 +100,20 @@ def block() -> Figure:
         axes.text(-0.4, row + 0.5, name, ha="right", va="center", fontsize=9.5)
         _cells(axes, row, value, first, lowest, last, OTHER if row == len(names) - 1 else H100)
         dropped = value - kept[row]
-        note = "no product, no exponent" if value == 0 else f"drops {dropped:.3g}" if dropped else "kept whole"
+        note = (
+            "zero: has no exponent"
+            if value == 0
+            else f"drops {dropped:.4f}".replace("-", MINUS)
+            if dropped
+            else "kept whole"
+        )
         axes.text(first - lowest + 1.4, row + 0.5, note, ha="left", va="center", fontsize=8.5)
     row = len(names) + 0.7
     axes.plot((-6.9, first - lowest + 1), (row - 0.3,) * 2, color=INK, linewidth=0.8)
     axes.text(-0.4, row + 0.5, "sum of what is kept", ha="right", va="center", fontsize=9.5)
-    _cells(axes, row, total, first, lowest, last, INK)
+    _cells(axes, row, total, first, lowest, last, SUM)
     axes.text(-0.4, row + 1.7, "result, 13 fraction bits", ha="right", va="center", fontsize=9.5)
-    _cells(axes, row + 1.2, result, first, lowest, math.floor(math.log2(abs(result))) - preset.frac_out, INK)
+    _cells(axes, row + 1.2, result, first, lowest, math.floor(math.log2(abs(result))) - preset.frac_out, SUM)
     axes.text(first - lowest + 1.4, row + 0.5, f"{total:.9g}", ha="left", va="center", fontsize=8.5)
     axes.text(first - lowest + 1.4, row + 1.7, f"{result:.9g}", ha="left", va="center", fontsize=8.5)
     axes.plot((edge,) * 2, (-0.3, row + 2.3), color=RTX4060, linewidth=1.6)
@@ -126,11 +136,12 @@ def _exponent(value: float) -> int:
 def _cells(axes: Axes, row: float, value: float, first: int, lowest: int, last: int, colour: str) -> None:
     """The bits of |value| from 2^first down; those below 2^last hollow."""
     magnitude = abs(value)
+    assert math.fmod(magnitude, 2.0**lowest) == 0, "the drawing shows every bit"
     if value == 0:
         return
     top = math.floor(math.log2(magnitude))
     if value < 0:
-        axes.text(first - top - 0.25, row + 0.5, "−", ha="center", va="center", fontsize=11, color=colour)
+        axes.text(first - top - 0.25, row + 0.5, MINUS, ha="center", va="center", fontsize=11, color=colour)
     for place in range(top, lowest - 1, -1):
         bit = math.floor(magnitude / 2.0**place) % 2
         below = math.fmod(magnitude, 2.0 ** (place + 1))
@@ -149,10 +160,7 @@ def _cells(axes: Axes, row: float, value: float, first: int, lowest: int, last: 
                 linestyle="-" if solid else (0, (2, 1.6)),
             )
         )
-        # Digits on filled cells stay white, whatever the page is.
-        shade = "#ffffff" if solid and bit and colour != INK else INK if solid else FAINT
-        if colour == INK and solid and bit:
-            shade = "#7f7f7f"
+        shade = "#ffffff" if solid and bit else INK if solid else FAINT
         axes.text(x + 0.5, row + 0.5, str(bit), ha="center", va="center", fontsize=7.5, color=shade)
 
 
@@ -165,7 +173,7 @@ def platforms() -> Figure:
     cases = [json.loads(line) for line in (RECORDINGS / "cases.jsonl").read_text().splitlines()]
     cases = [case for case in cases if case["id"].startswith("evo2.")]
     figure = Figure(figsize=(9.6, 6.2))
-    colours = LinearSegmentedColormap.from_list("ulps", [RTX4060, "#9aa0a622", H100])
+    colours = ListedColormap([RTX4060, "#f2a65a", "#5fc9b5", H100])
     for index, case in enumerate(cases):
         output = next(output for output in case["outputs"] if output["name"] == "y_native")
         x, w = (arrays[case[name][1]].view(E4M3) for name in "ab")
@@ -176,28 +184,38 @@ def platforms() -> Figure:
             bits[profile] = (sums * alpha + np.float32(0)).astype(ml_dtypes.bfloat16).view(np.int16)
         assert (bits["ada"].view(np.uint16) == arrays[output["expect"]["bits"][1]]).all()
         ulps = _ordered(bits["hopper"]) - _ordered(bits["ada"])
-        axes = figure.add_axes((0.065, 0.705 - 0.305 * index, 0.845, 0.225))
-        image = axes.imshow(
-            np.sign(ulps) * np.minimum(np.abs(ulps), 4), cmap=colours, norm=TwoSlopeNorm(0, -4, 4), aspect="auto",
-            interpolation="none",
-        )
+        axes = figure.add_axes((0.065, 0.705 - 0.305 * index, 0.785, 0.235))
+        rows, columns = np.nonzero(ulps)
+        cells = [[(n, m), (n + 1, m), (n + 1, m + 1), (n, m + 1)] for m, n in zip(rows, columns, strict=True)]
+        image = PolyCollection(cells, array=np.digitize(ulps[rows, columns], (-1, 0, 2)), cmap=colours, linewidth=0)
+        image.set_clim(-0.5, 3.5)
+        axes.add_collection(image)
+        axes.set_xlim(0, ulps.shape[1])
+        axes.set_ylim(ulps.shape[0], 0)
         share = np.count_nonzero(ulps) / ulps.size
         ordinal = {"00": "1st", "10": "11th", "20": "21st"}[case["id"][-2:]]
         axes.set_title(
-            f"{ordinal} FP8 call of a pass: {share:.0%} of the results differ, by {np.abs(ulps).max()} ulp at most",
+            f"{ordinal} FP8 call of a pass: {share:.0%} of the results differ, {_most(ulps)}",
             loc="left",
         )
         axes.grid(False)
         axes.set_ylabel("token")
-        axes.set_yticks((0, 15, 31), ("1", "16", "32"))
-        axes.set_xticks((0, 31, 63, 95, 127), ("1", "32", "64", "96", "128") if index == 2 else [""] * 5)
+        axes.set_yticks((0.5, 15.5, 31.5), ("1", "16", "32"))
+        axes.set_xticks((0.5, 31.5, 63.5, 95.5, 127.5), ("1", "32", "64", "96", "128") if index == 2 else [""] * 5)
+        axes.spines[["top", "right"]].set_visible(True)
     axes.set_xlabel("output")
-    bar = figure.colorbar(image, cax=figure.add_axes((0.93, 0.1, 0.014, 0.83)), ticks=(-4, -2, 0, 2, 4))
-    bar.ax.set_yticklabels(("≤ −4", "−2", "0", "2", "≥ 4"))
+    bar = figure.colorbar(image, cax=figure.add_axes((0.875, 0.33, 0.016, 0.37)), ticks=range(4))
+    bar.ax.set_yticklabels((f"≤ {MINUS}2 ulp", f"{MINUS}1", "+1", "≥ 2 ulp"))
+    bar.ax.set_title("H100 minus\nRTX 4060", fontsize=9, loc="left")
     bar.outline.set_edgecolor(FAINT)
-    bar.set_label("H100 PCIe minus RTX 4060, ulps of bfloat16", labelpad=-2)
     bar.ax.grid(False)
+    bar.ax.tick_params(length=0)
     return figure
+
+
+def _most(ulps: np.ndarray) -> str:
+    beyond = np.count_nonzero(np.abs(ulps) > 1)
+    return f"{beyond} of them by more than an ulp" if beyond else "all of them by one ulp"
 
 
 def _ordered(bits: np.ndarray) -> np.ndarray:
@@ -235,8 +253,8 @@ def error_by_k() -> Figure:
     depths = [2**n for n in range(5, 18)]
     figure = Figure(figsize=(9.6, 4.6))
     halves = (
-        figure.add_axes((0.085, 0.13, 0.38, 0.75)),
-        figure.add_axes((0.485, 0.13, 0.38, 0.75)),
+        figure.add_axes((0.085, 0.13, 0.36, 0.78)),
+        figure.add_axes((0.5, 0.13, 0.36, 0.78)),
     )
     for axes, positive in zip(halves, (False, True), strict=True):
         a, b = (_random(24, depths[-1], seed, positive=positive) for seed in (1, 2))
@@ -248,14 +266,20 @@ def error_by_k() -> Figure:
                 errors.append(np.sqrt(np.mean((found - exact) ** 2) / np.mean(exact**2)))
             axes.loglog(depths, errors, color=colour, linestyle=dashes, linewidth=2, label=name)
             if positive:
+                offset = 7 if profile == "ada" else -7  # the platforms' curves meet
                 axes.annotate(
-                    name, (depths[-1], errors[-1]), (6, 0), textcoords="offset points", va="center", color=colour,
+                    name,
+                    (depths[-1], errors[-1]),
+                    (7, offset),
+                    textcoords="offset points",
+                    va="center",
+                    color=colour,
                     fontsize=9,
                 )
         axes.axhline(2.0**-9, color=FAINT, linewidth=1, linestyle=":")
         axes.set_xlim(depths[0], depths[-1])
-        axes.set_ylim(1e-6, 1)
-        axes.set_xticks([2**n for n in (5, 8, 11, 14, 17)], ["32", "256", "2,048", "16,384", "131,072"])
+        axes.set_ylim(2e-5, 1)
+        axes.set_xticks([2**n for n in (5, 8, 11, 14, 17)], ["32", "256", "2048", "16384", "131072"])
         axes.minorticks_off()
         axes.set_xlabel("K")
         axes.set_title("products of both signs" if not positive else "positive products", loc="left")
@@ -280,11 +304,16 @@ def fast_slow() -> Figure:
         error = 100 * (sums / running[np.array(depths) - 1] - 1)
         left.plot(depths, error, color=colour, linewidth=2)
         left.annotate(
-            name, (depths[-1], error[-1]), (-4, -13), textcoords="offset points", color=colour, ha="right",
+            name,
+            (depths[-24], error[-24]),
+            (-6, -14 if fast else -12),
+            textcoords="offset points",
+            color=colour,
+            ha="right",
             fontweight="bold",
         )
     left.set_xlim(0, 32768)
-    left.set_xticks((0, 8192, 16384, 24576, 32768), ("0", "8,192", "16,384", "24,576", "32,768"))
+    left.set_xticks((0, 8192, 16384, 24576, 32768), ("0", "8192", "16384", "24576", "32768"))
     left.set_xlabel("elements summed")
     left.set_ylabel("error of the running sum, %")
     left.set_title("H100 PCIe, one sum of positive products", loc="left")
@@ -300,13 +329,20 @@ def fast_slow() -> Figure:
         right.stairs(counts / counts.sum() * 100, edges, color=colour, alpha=0.18, fill=True)
         spread = np.sqrt(np.mean(errors**2))
         right.text(
-            0.98, 0.9 if fast else 0.99, f"{name}: {spread:.2g} root mean square", transform=right.transAxes,
-            ha="right", va="top", color=colour, fontweight="bold", fontsize=9,
+            0.97,
+            0.84 if fast else 0.94,
+            f"{name}: rms {spread:.2g}",
+            transform=right.transAxes,
+            ha="right",
+            va="top",
+            color=colour,
+            fontweight="bold",
+            fontsize=9,
         )
     right.set_xlim(edges[0], edges[-1])
     right.set_xlabel(f"error of an accumulator (the sums are some {np.sqrt(np.mean(exact**2)):.0f} large)")
     right.set_ylabel("share of sums, %")
-    right.set_title("H100 PCIe, 65,536 sums of both signs, K = 4,096", loc="left")
+    right.set_title("H100 PCIe, 65,536 sums of both signs, K = 4096", loc="left")
     return figure
 
 
