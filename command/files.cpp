@@ -1,6 +1,7 @@
 #include "files.h"
 
 #include <algorithm>
+#include <array>
 #include <bit>
 #include <cerrno>
 #include <charconv>
@@ -10,8 +11,8 @@
 #include <fcntl.h>
 #include <filesystem>
 #include <fstream>
-#include <limits>
 #include <nlohmann/json.hpp>
+#include <set>
 #include <string_view>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -31,13 +32,28 @@ constexpr std::size_t kLargestHeader = 100'000'000;  // as the safetensors libra
   fail(path, "at byte " + std::to_string(offset) + ": " + what);
 }
 
+constexpr std::string_view kNpyMagic = "\x93NUMPY";
+
+bool is_safetensors(const std::string& path) {
+  return path.ends_with(".safetensors");
+}
+
+// Of other kinds of files, which may have no end, the first bytes alone are read.
 std::string read_file(const std::string& path) {
   std::error_code problem;
   if (std::filesystem::is_directory(path, problem)) fail(path, "is a folder");
   std::ifstream file(path, std::ios::binary);
   if (!file) fail(path, std::strerror(errno));
-  std::string bytes((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
-  if (file.bad()) fail(path, "cannot be read");
+  std::string bytes;
+  for (std::size_t step = 256; file; step = std::min(2 * step, std::size_t{1} << 24)) {
+    const std::size_t size = bytes.size();
+    bytes.resize(size + step);
+    file.read(bytes.data() + size, static_cast<std::streamsize>(step));
+    bytes.resize(size + static_cast<std::size_t>(file.gcount()));
+    if (size == 0 && !bytes.starts_with(kNpyMagic) && !is_safetensors(path))
+      fail_at(path, 0, "neither a .npy file nor named .safetensors");
+  }
+  if (file.bad()) fail_at(path, bytes.size(), "cannot be read");
   return bytes;
 }
 
@@ -85,6 +101,8 @@ class NpyHeader {
       const std::size_t key_at = at_;
       const std::string key = string();
       expect(':');
+      if (std::ranges::find(keys_, key) != keys_.end())
+        fail_at(path_, key_at, "key \"" + key + "\" is there twice");
       if (key == "descr") {
         skip();
         descr_at = at_;
@@ -96,7 +114,7 @@ class NpyHeader {
       } else {
         fail_at(path_, key_at, "unknown key \"" + key + "\" in the header");
       }
-      ++keys_;
+      keys_.push_back(key);
       if (!accept(',')) {
         expect('}');
         break;
@@ -104,8 +122,7 @@ class NpyHeader {
     }
     skip();
     if (at_ != end_) fail_at(path_, at_, "text after the header's dict");
-    if (keys_ != 3 || descr.empty())
-      fail_at(path_, begin, "the header needs descr, fortran_order and shape, once each");
+    if (keys_.size() != 3) fail_at(path_, begin, "the header needs descr, fortran_order and shape");
   }
 
   std::string descr;
@@ -166,7 +183,7 @@ class NpyHeader {
   const std::string& bytes_;
   std::size_t at_;
   std::size_t end_;
-  int keys_ = 0;
+  std::vector<std::string> keys_;
 };
 
 Matrix read_npy(const std::string& path, const std::string& bytes, std::optional<FormatId> codes_as) {
@@ -187,14 +204,16 @@ Matrix read_npy(const std::string& path, const std::string& bytes, std::optional
     fail_at(path, begin, "the array is column-major (fortran_order); save numpy.ascontiguousarray of it");
   if (header.descr.starts_with('>')) fail_at(path, header.descr_at, "big-endian numbers are not read");
 
+  // What numpy makes of ml_dtypes' types: <V1 of float8_e4m3fn, <f1 of float8_e5m2, <V2 of bfloat16.
+  constexpr std::array<std::string_view, 5> kBytes{"|u1", "<u1", "|V1", "<V1", "<f1"};
   Matrix matrix;
   if (header.descr == "<f4")
     matrix.format = FormatId::float32;
   else if (header.descr == "<f2")
     matrix.format = FormatId::float16;
-  else if (header.descr == "|u1" || header.descr == "<u1")
+  else if (std::ranges::find(kBytes, header.descr) != kBytes.end())
     matrix.format = format_of_codes(path, header.descr_at, 8, codes_as);
-  else if (header.descr == "<u2")
+  else if (header.descr == "<u2" || header.descr == "<V2")
     matrix.format = format_of_codes(path, header.descr_at, 16, codes_as);
   else if (header.descr == "<u4")
     matrix.format = format_of_codes(path, header.descr_at, 32, codes_as);
@@ -228,6 +247,48 @@ FormatId safetensors_format(const std::string& path, const std::string& name, co
           "tensor \"" + name + "\" is " + dtype + "; F8_E4M3, F8_E5M2, F16, BF16, F32 and U8 are read");
 }
 
+// Where a tensor lies in the data.
+struct Extent {
+  std::uint64_t begin = 0;
+  std::uint64_t end = 0;
+  std::string name;
+};
+
+Extent extent_of(const std::string& path, const std::string& name, const nlohmann::json& tensor) {
+  const auto offset = [&](std::size_t i) -> std::uint64_t {
+    const nlohmann::json& value = tensor.at("data_offsets").at(i);
+    if (!value.is_number_unsigned())
+      fail_at(path, 8, "data_offsets of tensor \"" + name + "\" are not two sizes");
+    return value.get<std::uint64_t>();
+  };
+  try {
+    if (tensor.at("data_offsets").size() == 2) return {offset(0), offset(1), name};
+  } catch (const nlohmann::json::exception&) {
+    fail_at(path, 8, "tensor \"" + name + "\" has no data_offsets");
+  }
+  fail_at(path, 8, "data_offsets of tensor \"" + name + "\" are not two sizes");
+}
+
+// As the safetensors library, so that no file is read in two ways: the tensors fill the data one after
+// another, without gaps, overlaps and bytes that belong to none.
+void check_layout(const std::string& path, const nlohmann::json& header, std::size_t data, std::size_t size) {
+  std::vector<Extent> extents;
+  for (const auto& [name, tensor] : header.items()) extents.push_back(extent_of(path, name, tensor));
+  std::ranges::sort(extents, {}, [](const Extent& e) { return std::pair(e.begin, e.end); });
+  std::uint64_t end = 0;
+  for (const Extent& e : extents) {
+    if (e.end < e.begin || e.end > size - data)
+      fail_at(path, 8, "the data of tensor \"" + e.name + "\" is not within the file");
+    if (e.begin != end)
+      fail_at(path, data + std::min(e.begin, end),
+              e.begin < end ? "tensor \"" + e.name + "\" overlaps another"
+                            : "bytes before tensor \"" + e.name + "\" that belong to none");
+    end = e.end;
+  }
+  if (end != size - data)
+    fail_at(path, data + end, std::to_string(size - data - end) + " bytes after the last tensor");
+}
+
 Matrix read_safetensors(const std::string& path, const std::string& bytes, const std::string& wanted,
                         std::optional<FormatId> codes_as) {
   std::uint64_t length = 0;
@@ -237,13 +298,22 @@ Matrix read_safetensors(const std::string& path, const std::string& bytes, const
     fail_at(path, 0, "a header of " + std::to_string(length) + " bytes goes beyond the end of the file");
   const std::size_t data = sizeof length + length;
   nlohmann::json header;
+  std::set<std::string> seen;
+  const auto once = [&](int depth, nlohmann::json::parse_event_t event, const nlohmann::json& key) {
+    if (depth == 1 && event == nlohmann::json::parse_event_t::key &&
+        !seen.insert(key.get<std::string>()).second)
+      fail_at(path, sizeof length, "tensor \"" + key.get<std::string>() + "\" is there twice");
+    return true;
+  };
   try {
-    header = nlohmann::json::parse(bytes.begin() + 8, bytes.begin() + static_cast<std::ptrdiff_t>(data));
+    header =
+        nlohmann::json::parse(bytes.begin() + 8, bytes.begin() + static_cast<std::ptrdiff_t>(data), once);
   } catch (const nlohmann::json::parse_error& problem) {
     fail_at(path, sizeof length + (problem.byte > 0 ? problem.byte - 1 : 0), "the header is not JSON");
   }
   if (!header.is_object()) fail_at(path, 8, "the header is not a JSON object");
   header.erase("__metadata__");
+  check_layout(path, header, data, bytes.size());
   std::string names;
   for (const auto& [name, tensor] : header.items()) names += (names.empty() ? "" : ", ") + name;
   std::string name = wanted;
@@ -258,33 +328,24 @@ Matrix read_safetensors(const std::string& path, const std::string& bytes, const
   const nlohmann::json& tensor = header[name];
   Matrix matrix;
   std::vector<std::int64_t> shape;
-  std::vector<std::uint64_t> offsets;
+  const Extent extent = extent_of(path, name, tensor);
   try {
     matrix.format = safetensors_format(path, name, tensor.at("dtype").get<std::string>(), codes_as);
     for (const nlohmann::json& size : tensor.at("shape"))
       shape.push_back(size.is_number_integer() ? size.get<std::int64_t>() : -1);
-    for (const nlohmann::json& offset : tensor.at("data_offsets"))
-      offsets.push_back(offset.is_number_unsigned() ? offset.get<std::uint64_t>()
-                                                    : std::numeric_limits<std::uint64_t>::max());
   } catch (const nlohmann::json::exception&) {
-    fail_at(path, 8, "tensor \"" + name + "\" lacks dtype, shape or data_offsets");
+    fail_at(path, 8, "tensor \"" + name + "\" lacks dtype or shape");
   }
   set_shape(matrix, shape, path, 8);
-  if (offsets.size() != 2 || offsets[0] > offsets[1] || offsets[1] > bytes.size() - data)
-    fail_at(path, 8, "the data of tensor \"" + name + "\" is not within the file");
   const std::optional<std::size_t> size =
       byte_count(matrix.rows, matrix.columns, format(matrix.format).bytes());
-  if (!size || *size != offsets[1] - offsets[0])
-    fail_at(path, data + offsets[0],
-            "tensor \"" + name + "\" has " + std::to_string(offsets[1] - offsets[0]) +
+  if (!size || *size != extent.end - extent.begin)
+    fail_at(path, data + extent.begin,
+            "tensor \"" + name + "\" has " + std::to_string(extent.end - extent.begin) +
                 " bytes, which its shape and type do not give");
-  const auto first = bytes.begin() + static_cast<std::ptrdiff_t>(data + offsets[0]);
+  const auto first = bytes.begin() + static_cast<std::ptrdiff_t>(data + extent.begin);
   matrix.bytes.assign(first, first + static_cast<std::ptrdiff_t>(*size));
   return matrix;
-}
-
-bool is_safetensors(const std::string& path) {
-  return path.ends_with(".safetensors");
 }
 
 std::string npy_header(const Matrix& matrix) {
@@ -372,9 +433,8 @@ Matrix read_matrix(const std::string& path, std::optional<FormatId> codes_as) {
     name = path.substr(file.size() + 1);
   }
   const std::string bytes = read_file(file);
-  if (bytes.starts_with("\x93NUMPY")) return read_npy(file, bytes, codes_as);
-  if (is_safetensors(file)) return read_safetensors(file, bytes, name, codes_as);
-  fail_at(file, 0, "neither a .npy file nor named .safetensors");
+  if (bytes.starts_with(kNpyMagic)) return read_npy(file, bytes, codes_as);
+  return read_safetensors(file, bytes, name, codes_as);
 }
 
 float read_scale(const std::string& text) {

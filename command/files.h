@@ -26,8 +26,9 @@ struct Matrix {
 };
 
 // Reads PATH, or PATH:NAME for a tensor of a .safetensors file, whose name may be left out where it is the
-// only one. `codes_as` says what unsigned integers are codes of: a .npy file has no FP8 and no bfloat16. One-
-// and zero-dimensional arrays are a row. FileError for whatever is no such matrix.
+// only one. `codes_as` says what unsigned integers are codes of, and what ml_dtypes' numbers are: a .npy file
+// names neither FP8 nor bfloat16. One- and zero-dimensional arrays are a row. FileError for whatever is no
+// such matrix.
 Matrix read_matrix(const std::string& path, std::optional<FormatId> codes_as);
 
 // A scale: a number, or a file with one float32.

@@ -308,9 +308,6 @@ class Explain {
   }
   int run() {
     request.splitk = parse_split(splitk);
-    if (request.profile)
-      if (const Result<Profile> profile = profile_named(request.profile); !profile.ok())
-        return refuse("", profile.error());
     if (request.device == "cuda") request.device = "cuda:0";
     const Explanation explanation = explain(request);
     const Result<std::string> text = to_json(request, explanation);
@@ -339,7 +336,7 @@ class Explain {
                 explanation.profile->preset.name + " (" + explanation.profile->preset.maturity + ")");
     }
     if (plan.error) return table.text();
-    table.add("split", split_text(plan.split));
+    if (plan.split) table.add("split", split_text(plan.split));
     table.add("backend", plan.backend);
     for (const std::string& fallback : plan.fallbacks) table.add("fallback", fallback);
     for (const Warning& w : plan.warnings) table.add("warning", w.message);
@@ -489,6 +486,9 @@ int run(int argc, char** argv) {
   } catch (const std::bad_alloc&) {
     std::fputs("mmaemu: out of memory\n", stderr);
     return kFailed;
+  } catch (const std::length_error&) {  // a container beyond any memory
+    std::fputs("mmaemu: out of memory\n", stderr);
+    return kFailed;
   }
 }
 
@@ -496,5 +496,8 @@ int run(int argc, char** argv) {
 }  // namespace mmaemu::command
 
 int main(int argc, char** argv) {
-  return mmaemu::command::run(argc, argv);
+  const int status = mmaemu::command::run(argc, argv);
+  if (std::fflush(stdout) == 0 && std::ferror(stdout) == 0) return status;
+  std::perror("mmaemu: standard output");
+  return mmaemu::command::kUsage;
 }

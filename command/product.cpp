@@ -47,7 +47,11 @@ Result<Product> multiply(const Matrix& a, const Matrix& b, FormatId out, const P
   const std::int64_t N = b.rows;
   const std::int64_t K = a.columns;
   const int bytes = format(out).bytes();
-  product.result = {out, M, N, std::vector<std::uint8_t>(static_cast<std::size_t>(M * N * bytes))};
+  std::int64_t total = 0;  // K may be 0, and M and N then anything
+  if (__builtin_mul_overflow(M, N, &total) || __builtin_mul_overflow(total, bytes, &total))
+    return Error{ErrorKind::value_error, "the product has [" + std::to_string(M) + ", " + std::to_string(N) +
+                                             "] elements, too many to address"};
+  product.result = {out, M, N, std::vector<std::uint8_t>(static_cast<std::size_t>(total))};
   const SplitK split =
       product.plan.split ? SplitK{product.plan.split->S, product.plan.split->scheme} : SplitK{};
   const Accumulation how{profile.value().preset, options.fast, split};

@@ -7,5 +7,5 @@ build/venv-docs/bin/pip install -q -r constraints/docs.txt
 if [ "${1:-}" = --serve ]; then
   exec build/venv-docs/bin/mkdocs serve
 fi
-build/venv-docs/bin/mkdocs build --quiet --strict
+NO_MKDOCS_2_WARNING=1 build/venv-docs/bin/mkdocs build --quiet --strict
 echo "build/site: $(find build/site -name '*.html' | wc -l) pages"

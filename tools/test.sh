@@ -18,13 +18,15 @@ install() {
     libhwy-dev libgtest-dev nlohmann-json3-dev libzip-dev \
     libbenchmark-dev libcli11-dev g++-aarch64-linux-gnu qemu-user doxygen
   rm -rf build/release build/sanitize build/aarch64 build/python
-  environment .venv "$(find_python 3.11 3.12 3.13)" 2.7.1 pytest hypothesis ruff safetensors torchao distributed matplotlib
+  environment .venv "$(find_python 3.11 3.12 3.13)" 2.7.1 pytest hypothesis ruff safetensors torchao distributed matplotlib mypy
 }
 
 style() {
   git ls-files -z '*.h' '*.c' '*.cpp' '*.S' | grep -zv '\.S$' | xargs -0 clang-format --dry-run -Werror
   .venv/bin/ruff format --check .
   .venv/bin/ruff check .
+  .venv/bin/mypy
+  .venv/bin/mypy tests/python/typed_program.py
   tools/check_architecture.sh
   .venv/bin/python tools/pack_splitk.py data/splitk/recorded data/splitk --check
 }
@@ -49,7 +51,7 @@ python_tests() {
 }
 
 suite "packages, torch 2.7.1, build of the Python package" install
-suite "style and generated data" style
+suite "style, types and generated data" style
 suite "C++ tests, optimised" cpp release -DMMAEMU_BUILD_BENCHMARKS=ON
 suite "C++ tests, under sanitizers" cpp sanitize
 suite "CPU engine, 64-bit Arm under qemu" cpp aarch64
@@ -58,6 +60,8 @@ suite "Python tests, torch 2.7.1" .venv/bin/python -m pytest -q
 suite "Python tests, torch 2.6.0" python_tests 2.6.0 3.10 3.11 3.12 3.13
 suite "Python tests, torch 2.15.0" python_tests 2.15.0 3.13 3.12 3.11
 suite "documentation site" tools/site.sh
+suite "quick start, in a fresh clone" tests/package/quick_start.sh
+suite "sdist and wheel" tools/release.sh
 suite "example: Evo 2 projections" .venv/bin/python examples/evo2_projection.py --tokens 64
 suite "example: transformer" .venv/bin/python examples/transformer.py
 

@@ -5,8 +5,10 @@
  * calling thread, until its next call of this library. Results are complete or, where that is said,
  * untouched. A char** argument receives a text that the caller frees with mmaemu_free_text; texts returned as
  * const char* belong to the library and stay valid, but for mmaemu_last_error's. Names are those of the
- * Python package. Structures begin with their size, so that later versions can add fields: start from the
- * _INIT macros. Functions may be called from several threads at once. */
+ * Python package. Structures that may grow begin with their size: start from the _INIT macros. Fields that
+ * a later version adds mean nothing new while they are zero; a library that does not know one that is set
+ * refuses the call. mmaemu_operand and mmaemu_result stay as they are. Functions may be called from several
+ * threads at once. */
 #ifndef MMAEMU_MMAEMU_H
 #define MMAEMU_MMAEMU_H
 
@@ -78,15 +80,18 @@ typedef struct mmaemu_options {
   /* NULL, or called for each warning of the call before it computes, with its Python class and text. */
   void (*warn)(const char* class_name, const char* message, void* user);
   void* user; /* for the two above */
+  /* accumulate alone: the result type under which the split is looked up. NULL: "float32" */
+  const char* out_dtype_for_split;
 } mmaemu_options;
 
 #define MMAEMU_OPTIONS_INIT \
-  { sizeof(mmaemu_options), NULL, 0, 0, NULL, 0, NULL, NULL, NULL, NULL }
+  { sizeof(mmaemu_options), NULL, 0, 0, NULL, 0, NULL, NULL, NULL, NULL, NULL }
 
 /* result = scale_a * scale_b * a b^T, as torch._scaled_mm on the profile's GPU returns it. scale_result:
  * NULL, or one number, used for FP8 results. options: NULL for MMAEMU_OPTIONS_INIT. Checked as that call:
- * what torch or cuBLAS refuses is MMAEMU_REFERENCE_REJECTS. K = 0 gives +0. Whatever is refused leaves the
- * result untouched. */
+ * what torch or cuBLAS refuses is MMAEMU_REFERENCE_REJECTS, also data that is not aligned to 16 bytes and
+ * leading dimensions that are not multiples of 16. K = 0 gives +0. Whatever is refused leaves the result
+ * untouched. */
 MMAEMU_API mmaemu_status mmaemu_scaled_mm(const mmaemu_operand* a, const mmaemu_operand* b, float scale_a,
                                           float scale_b, const float* scale_result,
                                           const mmaemu_result* result, const mmaemu_options* options);
@@ -137,10 +142,9 @@ typedef struct mmaemu_split_query {
   int64_t K;
   const char* a_format;
   const char* b_format;
-  const char* out_dtype; /* NULL: "bfloat16" */
+  const char* out_dtype; /* NULL: the format of a */
   int nonstandard;       /* nonzero: operands that are not contiguous in the standard layout */
-  int strict; /* > 0: an unverified decision is MMAEMU_SPLIT_UNKNOWN; 0: it warns; < 0: $MMAEMU_SPLITK_STRICT
-               */
+  int strict;            /* > 0: no inference beyond the recorded decisions; < 0: $MMAEMU_SPLITK_STRICT */
 } mmaemu_split_query;
 
 #define MMAEMU_SPLIT_QUERY_INIT \

@@ -13,7 +13,7 @@ using namespace nb::literals;
 namespace mmaemu::python {
 
 void bind_report(nb::module_& m) {
-  m.attr("__version__") = version();
+  m.def("version", [] { return version(); });
   m.def(
       "explain_json",
       [](std::int64_t M, std::int64_t N, std::int64_t K, std::string a, std::string b,

@@ -58,7 +58,7 @@ def __getattr__(name: str) -> Any:
     elif name in _MODULES:
         value = importlib.import_module(f"{__name__}.{name}")
     elif name == "__version__":
-        value = importlib.import_module(f"{__name__}._native").__version__
+        value = importlib.import_module(f"{__name__}._native").version()
     else:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     globals()[name] = value

@@ -45,7 +45,7 @@ def from_dlpack(value: Any) -> Array:
 def _torch_from_dlpack(value: Any) -> Array:
     import torch
 
-    return torch.from_dlpack(value)
+    return torch.utils.dlpack.from_dlpack(value)
 
 
 def _numpy_from_dlpack(value: Any) -> Array:

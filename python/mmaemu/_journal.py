@@ -28,7 +28,7 @@ class Journal:
 
     def __init__(self, path: str | os.PathLike[str] | None, folder: Path, settings: _audit_tasks.Settings) -> None:
         self._folder = folder
-        self._settings = repr(dataclasses.replace(settings, audit="")) + _native.__version__
+        self._settings = repr(dataclasses.replace(settings, audit="")) + _native.version()
         self._known: dict[str, dict[str, Any]] = {}
         self._file: Any = None
         if path is None:

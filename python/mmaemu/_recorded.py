@@ -67,7 +67,7 @@ class RecordedCall:
         rows, depth = self.tensors["input"].layout.shape
         return rows, self.tensors["mat2"].layout.shape[1], depth
 
-    def describe(self, name: str) -> _native.TensorDesc | None:
+    def describe(self, name: str) -> Any:
         """What planning needs to know of an argument; None where it was not given."""
         if name == "out":
             return None if self.out is None else self.out.described()

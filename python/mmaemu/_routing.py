@@ -13,6 +13,7 @@ import sys
 import threading
 import weakref
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 import torch
@@ -230,7 +231,7 @@ _CALLS_A_MODULE = torch.nn.Module._call_impl.__code__
 def _running_modules() -> list[torch.nn.Module]:
     """The modules that this thread is calling, innermost first: read from its stack, since hooks would change them."""
     modules = []
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(1)
     while frame is not None:
         if frame.f_code is _CALLS_A_MODULE:
             modules.append(frame.f_locals["self"])
@@ -258,7 +259,8 @@ class ModuleNames:
             return ""
         names = self._names.get(root)
         if names is None or module not in names or not _is_at(root, names[module], module):
-            names = self._names[root] = weakref.WeakKeyDictionary()
+            names = weakref.WeakKeyDictionary[torch.nn.Module, str | None]()
+            self._names[root] = names
             for name, child in root.named_modules():
                 names[child] = name
             names.setdefault(module, None)

@@ -218,12 +218,14 @@ def _details(call: CallReport) -> list[str]:
 
 def _layer(module: str, calls: list[CallReport]) -> LayerReport:
     ulps = [call.max_ulps for call in calls if call.max_ulps is not None]
-    statuses = [call.status for call in calls]
+    statuses = collections.Counter(call.status for call in calls)
     says = list(dict.fromkeys(call.diagnosis or call.reason for call in calls if call.status != EQUAL))
     return LayerReport(
         module,
         len(calls),
-        *(statuses.count(status) for status in (EQUAL, DIFFERENT, UNCHECKED)),
+        statuses[EQUAL],
+        statuses[DIFFERENT],
+        statuses[UNCHECKED],
         sum(call.elements for call in calls),
         sum(call.different for call in calls),
         max(ulps, default=None),
@@ -272,7 +274,7 @@ def audit(
         settings.profile.name,
         str(splitk),
         backend,
-        _native.__version__,
+        _native.version(),
         reports,
         problems,
         warnings,

@@ -259,7 +259,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="python -m mmaemu", description="The exact bits of FP8 tensor-core matrix products."
     )
-    parser.add_argument("--version", action="version", version=f"mmaemu {_native.__version__}")
+    parser.add_argument("--version", action="version", version=f"mmaemu {_native.version()}")
     commands = parser.add_subparsers(dest="command", required=True, metavar="info | selftest | explain | audit")
 
     def command(name: str, run: Any, text: str) -> argparse.ArgumentParser:

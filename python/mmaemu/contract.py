@@ -97,7 +97,7 @@ class Call:
     def plan(self) -> _native.CallPlan:
         import torch
 
-        def describe(name: str) -> _native.TensorDesc | None:
+        def describe(name: str) -> Any:
             value = getattr(self, name)
             return None if value is None else _arrays.describe(name, value)
 

@@ -274,6 +274,7 @@ class emulate:  # noqa: N801  # used like a function, as torch.no_grad is
 
         if request.error is not None:
             raise request.error
+        assert request.arguments is not None, "a product without arguments has an error"
         call = contract.Call(
             **(_DEFAULTS | request.arguments), profile=self.profile, splitk=self.splitk, backend=self.backend
         )
@@ -300,7 +301,15 @@ class emulate:  # noqa: N801  # used like a function, as torch.no_grad is
 
     def _note(self, request: Request, module: str | None, seconds: float, **fields: Any) -> None:
         given = request.arguments
-        shape = {"M": 0, "N": 0, "K": 0, "a_dtype": "?", "b_dtype": "?", "use_fast_accum": False, "split": None}
+        shape: dict[str, Any] = {
+            "M": 0,
+            "N": 0,
+            "K": 0,
+            "a_dtype": "?",
+            "b_dtype": "?",
+            "use_fast_accum": False,
+            "split": None,
+        }
         if given is not None:
             a, b = given["input"], given["mat2"]
             shape = {
@@ -312,7 +321,12 @@ class emulate:  # noqa: N801  # used like a function, as torch.no_grad is
                 "use_fast_accum": given.get("use_fast_accum", False),
                 "split": None,
             }
-        common = {"operator": request.operator, "module": module, "profile": self.profile.name, "seconds": seconds}
+        common: dict[str, Any] = {
+            "operator": request.operator,
+            "module": module,
+            "profile": self.profile.name,
+            "seconds": seconds,
+        }
         self.log.add(EmulatedCall(**(common | shape | fields)))
 
 

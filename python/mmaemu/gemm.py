@@ -101,6 +101,7 @@ def _run_scaled_mm(call: contract.Call, plan: _native.CallPlan) -> torch.Tensor:
 def _compute(call: contract.Call, plan: _native.CallPlan, dtype: torch.dtype) -> torch.Tensor:
     import torch
 
+    assert plan.split is not None, "every call that computes has one"
     b = call.mat2 if _arrays.is_packed(call.mat2) else call.mat2.t()
     if _cuda.serves(plan):
         preset = platforms.to_native(call.profile).preset
@@ -169,6 +170,7 @@ def accumulate(
     if plan.zero_size:
         result[...] = 0
         return result if arrays else result.to(a.device)
+    assert plan.split is not None, "every call that computes has one"
     _native.accumulate(
         _arrays.operand_view(_arrays.on_host(a)),
         _arrays.right_operand(b),

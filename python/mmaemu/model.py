@@ -51,16 +51,17 @@ def dot(a: Any, b: Any, c: Any = None, *, preset: str | Preset = "ada", fmt: Any
     presets.warn_of_maturity(preset, chosen)
 
     result = _arrays.empty_float32(shape[:-1], like=a)
-    rows = [_arrays.on_host(value).reshape(-1, shape[-1]) if 0 not in shape else None for value in codes]
     if 0 in shape[:-1]:
         return result if arrays else result.to(a.device)
     if shape[-1] == 0:
         count = result.size if arrays else result.numel()
-        views = [_native.OperandView(0, _arrays.dtype_of(value), count, 0, 0, 1) for value in codes]
+        a_view, b_view = (_native.OperandView(0, _arrays.dtype_of(value), count, 0, 0, 1) for value in codes)
     else:
-        views = [_arrays.operand_view(value) for value in rows]
+        rows = [_arrays.on_host(value).reshape(-1, shape[-1]) for value in codes]
+        a_view, b_view = (_arrays.operand_view(value) for value in rows)
     _native.dot(
-        *views,
+        a_view,
+        b_view,
         0 if start is None else _arrays.address_of(start),
         presets.to_native(chosen),
         _arrays.address_of(result),

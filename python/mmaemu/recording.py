@@ -140,6 +140,7 @@ class record:  # noqa: N801  # used like a function, as torch.no_grad is
 
     def _close(self) -> None:
         writer, self._writer = self._writer, None
+        assert writer is not None, "opened by the first thread that entered"
         try:
             if os.getpid() == self._process:
                 writer.close()
@@ -159,6 +160,7 @@ class record:  # noqa: N801  # used like a function, as torch.no_grad is
         if reason is not None:
             self._skip(request, reason)
             return
+        assert request.arguments is not None, "else it is unfit"
         with _outside_of_modes():
             arguments, tensors = _describe(request.arguments, result)
         fields = {
@@ -172,10 +174,12 @@ class record:  # noqa: N801  # used like a function, as torch.no_grad is
             **arguments,
         }
         with self._lock:
-            if self._writer.size + self._writer.new_bytes(tensors) > self.max_bytes:
+            writer = self._writer
+            assert writer is not None, "open while a thread is inside"
+            if writer.size + writer.new_bytes(tensors) > self.max_bytes:
                 self._skip(request, f"the recording would exceed max_bytes = {self.max_bytes:,}")
             else:
-                self._writer.append(fields | {"call": self._writer.calls}, tensors)
+                writer.append(fields | {"call": writer.calls}, tensors)
 
     def _skip(self, request: Request, reason: str) -> None:
         with self._lock:
@@ -193,7 +197,7 @@ def _session() -> dict[str, Any]:
     return {
         "kind": "session",
         "started": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        "mmaemu": _native.__version__,
+        "mmaemu": _native.version(),
         "torch": torch.__version__,
         "cuda": torch.version.cuda,
         "python": host.python_version(),

@@ -81,15 +81,29 @@ Error null_argument(std::string_view name) {
   return refused(std::string(name) + " is null");
 }
 
-// A caller's structure, whose size field tells how much of it there is; what is not there keeps its default.
+// Sizes that a version of the structure may have: whole words, so that no pointer is cut in two.
+template <class T>
+Status check_size(std::string_view name, const T* given) {
+  if (given->size >= sizeof(std::size_t) && given->size <= 16 * sizeof(T) && given->size % alignof(T) == 0)
+    return {};
+  return refused(std::string(name) + "->size is " + std::to_string(given->size) + ", not sizeof(mmaemu_" +
+                 std::string(name) + "); start from its _INIT macro");
+}
+
+// A caller's structure, whose size field tells how much of it there is; what is not there keeps its default,
+// and what this version does not know must be zero.
 template <class T>
 Result<T> read_sized(std::string_view name, const T* given, const T& defaults) {
   T value = defaults;
   if (given == nullptr) return value;
-  if (given->size < sizeof(std::size_t) || given->size > 16 * sizeof(T))
-    return refused(std::string(name) + "->size is " + std::to_string(given->size) + ", not sizeof(mmaemu_" +
-                   std::string(name) + "); start from its _INIT macro");
+  if (Status s = check_size(name, given); !s.ok()) return s.error();
   std::memcpy(&value, given, std::min(given->size, sizeof value));
+  const auto* const bytes = reinterpret_cast<const unsigned char*>(given);
+  if (std::any_of(bytes + std::min(given->size, sizeof value), bytes + given->size,
+                  [](unsigned char byte) { return byte != 0; }))
+    return Error{ErrorKind::unsupported_feature, std::string(name) + " sets fields that version " +
+                                                     std::string(version()) +
+                                                     " of the library does not know"};
   return value;
 }
 
@@ -144,14 +158,16 @@ Result<Profile> read_profile(const char* name) {
   return find_profile(*name == '\0' ? "\"\"" : name);
 }
 
-Result<SplitRequest> read_split(const mmaemu_options& options) {
-  if (options.split == 0) {
-    if (options.scheme == nullptr) return SplitRequest{SplitAuto{}};
+// Into a SplitRequest, as g++ 12 sees uninitialised members in a Result of that variant.
+Status read_split(const mmaemu_options& options, SplitRequest& split) {
+  if (options.split == 0 && options.scheme != nullptr)
     return refused("options->scheme is \"" + std::string(options.scheme) +
                    "\", but options->split 0 leaves the split to the profile");
-  }
-  if (options.scheme == nullptr) return SplitRequest{options.split};
-  return SplitRequest{SplitAsWritten{options.split, options.scheme}};
+  if (options.scheme != nullptr)
+    split = SplitAsWritten{options.split, options.scheme};
+  else if (options.split != 0)
+    split = options.split;
+  return {};
 }
 
 Execution execution_of(const mmaemu_options& options) {
@@ -209,8 +225,8 @@ Status run_scaled_mm(const mmaemu_operand* a_given, const mmaemu_operand* b_give
   if (!result.ok()) return result.error();
   const Result<Profile> profile = read_profile(options.value().profile);
   if (!profile.ok()) return profile.error();
-  const Result<SplitRequest> split = read_split(options.value());
-  if (!split.ok()) return split.error();
+  SplitRequest split;
+  if (Status s = read_split(options.value(), split); !s.ok()) return s;
 
   const TensorDesc scalar{.dtype = "float32", .shape = {}, .strides = {}};
   ScaledMmCall call{.input = tensor_of(a.value(), false),
@@ -223,7 +239,7 @@ Status run_scaled_mm(const mmaemu_operand* a_given, const mmaemu_operand* b_give
                     .use_fast_accum = options.value().fast != 0,
                     .out = {},
                     .profile = profile.value(),
-                    .splitk = split.value(),
+                    .splitk = split,
                     .backend = "reference"};
   if (scale_result != nullptr) call.scale_result = scalar;
   const CallPlan plan = plan_scaled_mm(call);
@@ -252,15 +268,17 @@ Status run_accumulate(const mmaemu_operand* a_given, const mmaemu_operand* b_giv
   if (!result.ok()) return result.error();
   const Result<Profile> profile = read_profile(options.value().profile);
   if (!profile.ok()) return profile.error();
-  const Result<SplitRequest> split = read_split(options.value());
-  if (!split.ok()) return split.error();
+  SplitRequest split;
+  if (Status s = read_split(options.value(), split); !s.ok()) return s;
 
+  const char* const out_dtype = options.value().out_dtype_for_split;
   const AccumulateCall call{.a = tensor_of(a.value(), false),
                             .b = tensor_of(b.value().view, false),
                             .use_fast_accum = options.value().fast != 0,
                             .profile = profile.value(),
-                            .splitk = split.value(),
-                            .backend = "reference"};
+                            .splitk = split,
+                            .backend = "reference",
+                            .out_dtype_for_split = dtype_named(out_dtype == nullptr ? "float32" : out_dtype)};
   const CallPlan plan = plan_accumulate(call);
   warn(options.value(), plan.warnings);
   if (plan.error) return *plan.error;
@@ -365,8 +383,7 @@ mmaemu_status mmaemu_find_preset(const char* name, mmaemu_preset* preset) {
   return guarded([&]() -> Status {
     if (name == nullptr) return null_argument("name");
     if (preset == nullptr) return null_argument("preset");
-    const Result<mmaemu_preset> given = read_sized<mmaemu_preset>("preset", preset, MMAEMU_PRESET_INIT);
-    if (!given.ok()) return given.error();
+    if (Status s = check_size("preset", preset); !s.ok()) return s;
     const Result<Preset> found = find_preset(name);
     if (!found.ok()) return found.error();
     const Preset& p = found.value();
@@ -412,20 +429,20 @@ mmaemu_status mmaemu_resolve_splitk(const mmaemu_split_query* query, const mmaem
     if (!how.ok()) return how.error();
     const Result<Profile> profile = read_profile(how.value().profile);
     if (!profile.ok()) return profile.error();
-    const Result<SplitRequest> request = read_split(how.value());
-    if (!request.ok()) return request.error();
+    SplitRequest wanted;
+    if (Status s = read_split(how.value(), wanted); !s.ok()) return s;
     const mmaemu_split_query& q = given.value();
-    const char* const out = q.out_dtype == nullptr ? "bfloat16" : q.out_dtype;
+    const std::string_view out = name_or_empty(q.out_dtype == nullptr ? q.a_format : q.out_dtype);
     const SplitQuery asked{.M = q.M,
                            .N = q.N,
                            .K = q.K,
                            .a_format = std::string(name_or_empty(q.a_format)),
                            .b_format = std::string(name_or_empty(q.b_format)),
-                           .out_dtype = out,
+                           .out_dtype = dtype_named(out),
                            .fast = how.value().fast != 0,
                            .layout_std = q.nonstandard == 0,
                            .strict = q.strict < 0 ? std::nullopt : std::optional(q.strict > 0)};
-    const Result<SplitResolution> found = resolve_splitk(asked, profile.value(), request.value());
+    const Result<SplitResolution> found = resolve_splitk(asked, profile.value(), wanted);
     if (!found.ok()) return found.error();
     const SplitDecision& split = found.value().decision;
     if (json != nullptr)
@@ -447,8 +464,8 @@ mmaemu_status mmaemu_explain(const mmaemu_explain_request* request, const mmaemu
     if (!given.ok()) return given.error();
     const Result<mmaemu_options> how = read_options(options);
     if (!how.ok()) return how.error();
-    const Result<SplitRequest> split = read_split(how.value());
-    if (!split.ok()) return split.error();
+    SplitRequest split;
+    if (Status s = read_split(how.value(), split); !s.ok()) return s;
     const mmaemu_explain_request& r = given.value();
     ExplainRequest asked{.M = r.M,
                          .N = r.N,
@@ -459,7 +476,7 @@ mmaemu_status mmaemu_explain(const mmaemu_explain_request* request, const mmaemu
                          .fast = how.value().fast != 0,
                          .scale_result = {},
                          .profile = {},
-                         .splitk = split.value(),
+                         .splitk = split,
                          .backend = std::string(name_or_empty(r.backend)),
                          .device = std::string(name_or_empty(r.device))};
     if (r.out_dtype != nullptr) asked.out = r.out_dtype;

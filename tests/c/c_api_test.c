@@ -1,4 +1,5 @@
 /* mmaemu.h from C99: results, refusals, and who owns what. Exit status 1 where an expectation fails. */
+#include <stddef.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -122,6 +123,12 @@ static void refusals(void) {
   options.cpu_target = NULL;
   options.size = 3;
   EXPECT(mmaemu_scaled_mm(&a, &b, 1, 1, NULL, &result, &options) == MMAEMU_VALUE_ERROR && says("size is 3"));
+  options.size = sizeof(size_t) + 4; /* half a pointer */
+  EXPECT(mmaemu_scaled_mm(&a, &b, 1, 1, NULL, &result, &options) == MMAEMU_VALUE_ERROR && says("size is 12"));
+  const mmaemu_operand shifted = {a_codes + 1, "e4m3", kRows - 1, kDepth, kDepth, 1};
+  const mmaemu_result three = {out, "float32", kRows - 1, kColumns, kColumns, 1};
+  EXPECT(mmaemu_scaled_mm(&shifted, &b, 1, 1, NULL, &three, NULL) == MMAEMU_REFERENCE_REJECTS &&
+         says("16 bytes"));
   for (int i = 0; i < kRows * kColumns; ++i) EXPECT(out[i] == 7.0F);
 
   mmaemu_preset preset = MMAEMU_PRESET_INIT;
@@ -129,6 +136,29 @@ static void refusals(void) {
   preset.frac = 41;
   EXPECT(mmaemu_dot(&a, &a, NULL, &preset, out, NULL) == MMAEMU_VALUE_ERROR && says("frac"));
   EXPECT(mmaemu_dot(&a, &a, NULL, NULL, out, NULL) == MMAEMU_VALUE_ERROR && says("preset is null"));
+}
+
+/* A program that was built with the header of an earlier or a later version. */
+static void other_versions(void) {
+  float out[kRows * kColumns];
+  const mmaemu_result result = {out, "float32", kRows, kColumns, kColumns, 1};
+  mmaemu_options early = MMAEMU_OPTIONS_INIT;
+  early.profile = "ada";
+  early.split = 1;
+  early.size = offsetof(mmaemu_options, scheme);
+  early.scheme = "beyond its size";
+  EXPECT(mmaemu_accumulate(&a, &b, &result, &early) == MMAEMU_OK && out[1] == 1.0F);
+
+  struct {
+    mmaemu_options known;
+    const char* added;
+  } late = {MMAEMU_OPTIONS_INIT, NULL};
+  late.known.size = sizeof late;
+  late.known.split = 1;
+  out[1] = 7.0F;
+  EXPECT(mmaemu_accumulate(&a, &b, &result, &late.known) == MMAEMU_OK && out[1] == 1.0F);
+  late.added = "set";
+  EXPECT(mmaemu_accumulate(&a, &b, &result, &late.known) == MMAEMU_UNSUPPORTED_FEATURE && says("options"));
 }
 
 static void callbacks(void) {
@@ -156,6 +186,38 @@ static void callbacks(void) {
   EXPECT(mmaemu_dot(&same_row, &same_row, NULL, &preset, d, &options) == MMAEMU_CANCELLED);
 }
 
+/* An RTX 4060 splits K of 64 x 256 x 2048 in 3 for a bfloat16 result, and not for a float32 one. */
+static void splits(void) {
+  enum { kM = 64, kN = 256, kK = 2048 };
+  static unsigned char left[kM * kK];
+  static unsigned char right[kN * kK];
+  static float decided[kM * kN];
+  static float written[kM * kN];
+  uint32_t state = 1;
+  for (int i = 0; i < kM * kK; ++i) left[i] = (unsigned char)((state = state * 1664525U + 1013904223U) >> 25);
+  for (int i = 0; i < kN * kK; ++i)
+    right[i] = (unsigned char)((state = state * 1664525U + 1013904223U) >> 26);
+  for (int i = 0; i < kM * kK; ++i) left[i] &= 0x77;
+  const mmaemu_operand x = {left, "e4m3", kM, kK, kK, 1};
+  const mmaemu_operand w = {right, "e4m3", kN, kK, kK, 1};
+  const mmaemu_result by_type = {decided, "float32", kM, kN, kN, 1};
+  const mmaemu_result by_hand = {written, "float32", kM, kN, kN, 1};
+  mmaemu_options options = MMAEMU_OPTIONS_INIT;
+  options.profile = "ada";
+  options.fast = 1;
+  mmaemu_options explicit_split = options;
+  explicit_split.split = 3;
+  explicit_split.scheme = "pairwise";
+  EXPECT(mmaemu_accumulate(&x, &w, &by_hand, &explicit_split) == MMAEMU_OK);
+  EXPECT(mmaemu_accumulate(&x, &w, &by_type, &options) == MMAEMU_OK);
+  EXPECT(memcmp(decided, written, sizeof decided) != 0);
+  options.out_dtype_for_split = "bfloat16";
+  EXPECT(mmaemu_accumulate(&x, &w, &by_type, &options) == MMAEMU_OK);
+  EXPECT(memcmp(decided, written, sizeof decided) == 0);
+  options.out_dtype_for_split = "int8";
+  EXPECT(mmaemu_accumulate(&x, &w, &by_type, &options) == MMAEMU_TYPE_ERROR && says("int8"));
+}
+
 static void questions(void) {
   mmaemu_split_query query = MMAEMU_SPLIT_QUERY_INIT;
   query.M = 16;
@@ -176,6 +238,16 @@ static void questions(void) {
   options.scheme = NULL;
   EXPECT(mmaemu_resolve_splitk(&query, &options, &S, &scheme, NULL) == MMAEMU_OK);
   EXPECT(S == 1 && strcmp(scheme, "none") == 0);
+  /* An RTX 4060 splits this one for a bfloat16 result, not for an FP8 one. */
+  query.M = 64;
+  query.K = 2048;
+  options.split = 0;
+  options.profile = "ada";
+  query.out_dtype = "bf16";
+  EXPECT(mmaemu_resolve_splitk(&query, &options, &S, &scheme, NULL) == MMAEMU_OK && S == 3);
+  query.out_dtype = NULL;
+  EXPECT(mmaemu_resolve_splitk(&query, &options, &S, &scheme, NULL) == MMAEMU_OK && S == 1);
+  options.split = 1;
   query.M = -1;
   EXPECT(mmaemu_resolve_splitk(&query, &options, &S, &scheme, NULL) == MMAEMU_VALUE_ERROR && says("M"));
 
@@ -210,7 +282,9 @@ int main(void) {
   fill();
   results();
   refusals();
+  other_versions();
   callbacks();
+  splits();
   questions();
   printf("%d expectations failed\n", failures);
   return failures == 0 ? 0 : 1;

@@ -100,6 +100,30 @@ TEST_F(Files, NpyVersionsOneToThreeAreRead) {
     EXPECT_EQ(problem(write("v.npy", npy(kCodes, "abcdef", major)), FormatId::e5m2), "") << int{major};
 }
 
+// numpy has no names for ml_dtypes' types; what it writes then differs among its versions.
+TEST_F(Files, ArraysOfMlDtypesAreCodes) {
+  for (const char* const descr : {"<V1", "|V1", "<f1"}) {
+    const std::string dict =
+        "{'descr': '" + std::string(descr) + "', 'fortran_order': False, 'shape': (2, 3), }";
+    EXPECT_EQ(read_matrix(write("m.npy", npy(dict, "abcdef")), FormatId::e5m2).format, FormatId::e5m2);
+    EXPECT_NE(problem(path("m.npy")), "") << "of which format?";
+  }
+  const std::string dict = "{'descr': '<V2', 'fortran_order': False, 'shape': (1, 3), }";
+  EXPECT_EQ(read_matrix(write("m.npy", npy(dict, "abcdef")), FormatId::bfloat16).columns, 3);
+}
+
+TEST_F(Files, AFileWithoutEndThatIsNoArrayIsNotReadToIt) {
+  EXPECT_EQ(problem("/dev/zero"), "/dev/zero: at byte 0: neither a .npy file nor named .safetensors");
+}
+
+TEST_F(Files, LargeFilesAreReadWhole) {
+  Matrix matrix{FormatId::e4m3, 5000, 8000, std::vector<std::uint8_t>(40'000'000)};
+  std::mt19937 random(1);
+  for (std::uint8_t& code : matrix.bytes) code = static_cast<std::uint8_t>(random());
+  write_matrix(path("m.npy"), matrix);
+  EXPECT_EQ(read_matrix(path("m.npy"), FormatId::e4m3).bytes, matrix.bytes);
+}
+
 TEST_F(Files, ATensorIsNamedOrTheOnlyOne) {
   const std::string two =
       R"({"__metadata__":{"a":"b"},"x":{"dtype":"F8_E4M3","shape":[1,2],"data_offsets":[0,2]},)"
@@ -137,6 +161,8 @@ TEST_F(Files, ABadFileIsAnErrorThatNamesFileAndPlace) {
       {"digits.npy", npy(dict("|u1", "False", "(99999999999999999999,)"), "ab"), "no 64-bit integer"},
       {"key.npy", npy("{'descr': '|u1', 'x': False}", ""), "at byte 27: unknown key \"x\""},
       {"keys.npy", npy("{'descr': '|u1', }", ""), "needs descr, fortran_order and shape"},
+      {"twice.npy", npy("{'descr': '|u1', 'descr': '|u1', 'shape': (1,)}", "a"),
+       "at byte 27: key \"descr\" is there twice"},
       {"tail.npy", npy(kCodes + " 1", "abcdef"), "text after the header's dict"},
       {"s.safetensors", "abc", "at byte 3: the file ends"},
       {"header.safetensors", safetensors(kTensor, "").substr(0, 20), "at byte 0: a header of"},
@@ -148,16 +174,39 @@ TEST_F(Files, ABadFileIsAnErrorThatNamesFileAndPlace) {
       {"dtype.safetensors",
        safetensors(R"({"x":{"dtype":"I64","shape":[1],"data_offsets":[0,8]}})", "abcdefgh"),
        "tensor \"x\" is I64"},
-      {"fields.safetensors", safetensors(R"({"x":{"dtype":"F32"}})", ""),
-       "lacks dtype, shape or data_offsets"},
-      {"value.safetensors", safetensors(R"({"x":3})", ""), "lacks dtype, shape or data_offsets"},
+      {"fields.safetensors", safetensors(R"({"x":{"dtype":"F32"}})", ""), "tensor \"x\" has no data_offsets"},
+      {"value.safetensors", safetensors(R"({"x":3})", ""), "tensor \"x\" has no data_offsets"},
+      {"shape.safetensors", safetensors(R"({"x":{"dtype":"F32","data_offsets":[0,0]}})", ""),
+       "lacks dtype or shape"},
+      {"three.safetensors",
+       safetensors(R"({"x":{"dtype":"F8_E4M3","shape":[1],"data_offsets":[0,1,2]}})", "a"),
+       "are not two sizes"},
+      {"half.safetensors",
+       safetensors(R"({"x":{"dtype":"F8_E4M3","shape":[1],"data_offsets":[0,0.5]}})", "a"),
+       "are not two sizes"},
+      {"trailing.safetensors", safetensors(kTensor, "abcdefgh"), "at byte 74: 2 bytes after the last tensor"},
+      {"twice.safetensors",
+       safetensors(R"({"x":{"dtype":"F8_E4M3","shape":[1],"data_offsets":[0,1]},)"
+                   R"("x":{"dtype":"F8_E4M3","shape":[1],"data_offsets":[1,2]}})",
+                   "ab"),
+       "tensor \"x\" is there twice"},
+      {"overlap.safetensors",
+       safetensors(R"({"x":{"dtype":"F8_E4M3","shape":[2],"data_offsets":[0,2]},)"
+                   R"("y":{"dtype":"F8_E4M3","shape":[2],"data_offsets":[1,3]}})",
+                   "abc"),
+       "tensor \"y\" overlaps another"},
+      {"gap.safetensors",
+       safetensors(R"({"x":{"dtype":"F8_E4M3","shape":[1],"data_offsets":[0,1]},)"
+                   R"("y":{"dtype":"F8_E4M3","shape":[1],"data_offsets":[2,3]}})",
+                   "abc"),
+       "bytes before tensor \"y\" that belong to none"},
       {"outside.safetensors", safetensors(kTensor, "abcde"), "not within the file"},
       {"backward.safetensors",
        safetensors(R"({"x":{"dtype":"F8_E4M3","shape":[1],"data_offsets":[2,1]}})", "abc"),
        "not within the file"},
       {"minus.safetensors",
        safetensors(R"({"x":{"dtype":"F8_E4M3","shape":[1],"data_offsets":[-1,0]}})", "abc"),
-       "not within the file"},
+       "are not two sizes"},
       {"size.safetensors",
        safetensors(R"({"x":{"dtype":"F8_E4M3","shape":[2,2],"data_offsets":[0,3]}})", "abc"),
        "has 3 bytes, which its shape"},

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
 # Installs a build, moves the prefix, and builds and runs examples/cpp against it: static, shared and through pkg-config.
-# Then looks at what the shared library exports. Usage: run.sh BUILD_DIR
+# Then calls the shared library from C and from ctypes, looks at what it exports, and runs the installed command.
+# Usage: run.sh BUILD_DIR
 set -euo pipefail
 source_dir=$(cd "$(dirname "$0")/../.." && pwd)
 build_dir=$1
@@ -30,6 +31,7 @@ gcc -std=c99 -Wall -Wextra -Wpedantic -Werror "$source_dir/tests/c/c_api_test.c"
 "$work/from_c"
 
 library=$(find "$work/moved" -name 'libmmaemu.so.*.*.*')
+python3 "$source_dir/tests/c/ctypes_test.py" "$library"
 exported=$(nm -D --defined-only "$library" | awk '{print $3}' | c++filt | grep -v '^MMAEMU_0')
 if others=$(grep -vE '^mmaemu(@@MMAEMU_0\.2)?::[A-Za-z]|^mmaemu_[a-z_]+@@MMAEMU_0\.2$' <<<"$exported"); then
   printf 'exported, and not of mmaemu:\n%s\n' "$others"
@@ -42,4 +44,7 @@ fi
 grep -q '^mmaemu::scaled_mm(' <<<"$exported"
 declared=$(grep -oE '\bmmaemu_[a-z_]+\(' "$source_dir/include/mmaemu/mmaemu.h" | tr -d '(' | sort -u)
 [ "$declared" = "$(grep -oE '^mmaemu_[a-z_]+' <<<"$exported" | sort -u)" ] || { echo "mmaemu.h and the exported C functions differ"; exit 1; }
+if grep -qE '^MMAEMU_BUILD_COMMAND:BOOL=(ON|1|TRUE)$' "$build_dir/CMakeCache.txt"; then
+  env -i "$work/moved/bin/mmaemu" explain 1 2048 8192 --fast --out bf16 | grep -q '^split  *S = 2, contiguous'
+fi
 echo "$(wc -l <<<"$exported") symbols exported, all public"

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import pty
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -50,6 +52,8 @@ EXPLAINED = [
     ("64", "64", "64", "--splitk", "1", "--backend", "cuda:v4"),
     ("64", "64", "64", "--splitk", "1", "--backend", "gpu"),
     ("64", "64", "64", "--profile", "hopper-experimental"),
+    ("64", "64", "64", "--profile", "h100"),
+    ("64", "64", "64", "--profile", ""),
     ("64", "64", "64", "--device", "cuda:0"),
 ]
 
@@ -60,6 +64,15 @@ def test_explain_writes_what_the_package_writes(arguments: tuple[str, ...]) -> N
     assert native.stdout == module.stdout
     assert native.returncode == module.returncode
     json.loads(native.stdout)
+    native, module = both("explain", *arguments)
+    assert native.stdout == module.stdout
+    assert native.returncode == module.returncode
+
+
+def test_explain_of_an_unknown_default_profile_writes_what_the_package_writes() -> None:
+    native, module = both("explain", "64", "64", "64", "--json", "-", MMAEMU_PROFILE="h100")
+    assert (native.stdout, native.returncode) == (module.stdout, 1)
+    assert module.returncode == 1
 
 
 def test_info_writes_what_the_package_writes_but_for_python() -> None:
@@ -81,7 +94,9 @@ def test_info_writes_what_the_package_writes_but_for_python() -> None:
         (("explain", "-1", "1", "1"), 2),
         (("explain", "16", "64", "64", "--splitk", "1,2,3"), 2),
         (("explain", "16", "64", "64", "--a", "fp4"), 2),
-        (("explain", "16", "64", "64", "--profile", "h100"), 2),
+        (("explain", "16", "64", "64", "--profile", "h100"), 1),
+        (("bench", "16", "64", "64", "--profile", "h100"), 2),
+        (("explain", "16", "64", "64", "--splitk", "9" * 20), 2),
         (("explain", "16", "64", "64", "--device", "cuda:7"), 4),
         ((), 2),
         (("frobnicate",), 2),
@@ -166,6 +181,84 @@ def test_a_refused_call_writes_nothing_and_says_why(tmp_path: Path) -> None:
     assert "ReferenceRejectsError: K must be a multiple of 16" in done.stderr
     assert json.loads((tmp_path / "why.json").read_text())["error"][0] == "ReferenceRejectsError"
     assert not (tmp_path / "y.npy").exists()
+
+
+def on_a_terminal(*arguments: Any, cwd: Path, **environment: str) -> str:
+    """What a command prints to a terminal that is its standard error alone."""
+    terminal, its_end = pty.openpty()
+    environment = plain_environment() | {"TERM": "xterm"} | environment
+    with subprocess.Popen(
+        [COMMAND, *map(str, arguments)], cwd=cwd, env=environment, stdout=subprocess.DEVNULL, stderr=its_end
+    ) as process:
+        os.close(its_end)
+        printed = b""
+        while True:
+            try:
+                piece = os.read(terminal, 65536)
+            except OSError:  # the other end is closed
+                break
+            if not piece:
+                break
+            printed += piece
+    os.close(terminal)
+    assert process.returncode == 0
+    return printed.decode()
+
+
+def test_long_work_shows_its_progress_on_a_terminal_and_leaves_the_line_empty(tmp_path: Path) -> None:
+    random = np.random.default_rng(0)
+    for name in "ab":
+        np.save(tmp_path / f"{name}.npy", random.integers(0, 0x48, (4096, 2048), dtype=np.uint8))
+    product = ("gemm", "a.npy", "b.npy", "-o", "y.npy", "--a-format", "e4m3", "--b-format", "e4m3", "--fast")
+    printed = on_a_terminal(*product, "--splitk", "1", "--out", "bf16", cwd=tmp_path)
+    shares = [int(share) for share in re.findall(r"\[#* *\] +(\d+)%", printed)]
+    assert shares == sorted(shares) and shares[0] == 0 and shares[-1] == 100 and len(shares) > 2
+    assert printed.endswith("\r\x1b[K")
+    assert on_a_terminal(*product, "--splitk", "1", "--out", "bf16", cwd=tmp_path, TERM="dumb") == ""
+    assert on_a_terminal("bench", "16", "64", "64", "--repeat", "1", cwd=tmp_path) == ""
+
+
+def test_a_product_is_the_same_in_bands(tmp_path: Path) -> None:
+    """The progress bar makes bands of rows."""
+    random = np.random.default_rng(1)
+    np.save(tmp_path / "a.npy", random.integers(0, 0x48, (1999, 4096), dtype=np.uint8))
+    np.save(tmp_path / "b.npy", random.integers(0, 0x48, (4096, 4096), dtype=np.uint8))
+    product = ("gemm", "a.npy", "b.npy", "--a-format", "e4m3", "--b-format", "e4m3", "--fast", "--splitk", "1")
+    assert on_a_terminal(*product, "-o", "bands.npy", cwd=tmp_path) != ""
+    assert run(*product, "-o", "whole.npy", cwd=tmp_path).returncode == 0
+    assert (tmp_path / "bands.npy").read_bytes() == (tmp_path / "whole.npy").read_bytes()
+
+
+def test_operands_without_elements_are_no_way_to_ask_for_endless_memory(tmp_path: Path) -> None:
+    header = "{'descr': '|u1', 'fortran_order': False, 'shape': (4611686018427387904, 0), }"
+    (tmp_path / "a.npy").write_bytes(b"\x93NUMPY\x01\x00" + len(header).to_bytes(2, "little") + header.encode())
+    formats = ("--a-format", "e4m3", "--b-format", "e4m3")
+    done = run("gemm", "a.npy", "a.npy", "-o", "y.npy", *formats, cwd=tmp_path)
+    assert (done.returncode, "too many to address" in done.stderr) == (1, True), done.stderr
+
+
+def test_arrays_of_ml_dtypes_are_operands(tmp_path: Path) -> None:
+    ml_dtypes = pytest.importorskip("ml_dtypes")
+    import mmaemu
+
+    random = np.random.default_rng(0)
+    x = random.standard_normal((16, 64)).astype(ml_dtypes.float8_e4m3fn)
+    w = random.standard_normal((32, 64)).astype(ml_dtypes.float8_e5m2)
+    np.save(tmp_path / "x.npy", x)
+    np.save(tmp_path / "w.npy", w)
+    formats = ("--a-format", "e4m3", "--b-format", "e5m2", "--out", "fp32", "--fast", "--splitk", "1")
+    done = run("gemm", "x.npy", "w.npy", "-o", "y.npy", *formats, cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    expected = mmaemu.accumulate(x, w, use_fast_accum=True, splitk=1)
+    assert (np.load(tmp_path / "y.npy").view(np.uint32) == expected.view(np.uint32)).all()
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="the system has no /dev/full")
+def test_output_that_cannot_be_written_is_an_error() -> None:
+    with open("/dev/full", "w") as full:
+        done = subprocess.run([COMMAND, "info"], stdout=full, stderr=subprocess.PIPE, text=True)
+    assert done.returncode == 2
+    assert "No space left on device" in done.stderr
 
 
 def test_warnings_go_to_standard_error(tmp_path: Path) -> None:

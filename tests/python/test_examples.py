@@ -52,8 +52,8 @@ def test_explore_accumulator(tmp_path: Path) -> None:
         assert errors == sorted(errors, reverse=True), "more bits, smaller errors"
 
 
-def test_the_figures_of_the_documentation(tmp_path: Path) -> None:
-    pytest.importorskip("matplotlib")
-    run(str(EXAMPLES.parent / "docs" / "figures" / "draw.py"), str(tmp_path), cwd=tmp_path)
-    committed = {path.name for path in (EXAMPLES.parent / "docs" / "figures").glob("*.svg")}
-    assert {path.name for path in tmp_path.glob("*.svg")} == committed
+def test_the_figures_of_the_documentation_are_up_to_date(tmp_path: Path) -> None:
+    matplotlib = pytest.importorskip("matplotlib")
+    if matplotlib.__version__ not in (EXAMPLES.parent / "constraints" / "torch-2.7.1.txt").read_text():
+        pytest.skip("another matplotlib writes other files")
+    run(str(EXAMPLES.parent / "docs" / "figures" / "draw.py"), "--check", cwd=tmp_path)

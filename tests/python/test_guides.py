@@ -8,6 +8,7 @@ are programs of tests/guides.
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import io
 import os
 import re
@@ -36,8 +37,12 @@ def test_blocks_run_and_print_what_the_page_says(page, tmp_path, monkeypatch):
     pytest.importorskip("torch")
     pytest.importorskip("safetensors")
     monkeypatch.chdir(tmp_path)
-    if not _NATIVE and any(b.language == "bash" and b.code.startswith("mmaemu ") for b in guides.blocks(page)):
+    needs_library = any("libmmaemu.so" in b.code for b in guides.blocks(page))
+    needs_command = any(b.language == "bash" and b.code.startswith("mmaemu ") for b in guides.blocks(page))
+    if not _NATIVE and (needs_command or needs_library):
         pytest.skip("MMAEMU_COMMAND does not name a built command")
+    if needs_library:  # the dynamic linker finds by its name what is loaded
+        ctypes.CDLL(str(Path(_NATIVE).resolve().parents[1] / "cmake" / "libmmaemu.so"))
     folders = [Path(sys.executable).parent, Path(_NATIVE or sys.executable).parent, os.environ["PATH"]]
     monkeypatch.setenv("PATH", ":".join(map(str, folders)))
     session: dict[str, object] = {"__name__": "__main__"}
