@@ -12,8 +12,9 @@
 // The kernels are C functions of this file alone.
 #pragma GCC diagnostic push
 #pragma GCC diagnostic ignored "-Wmissing-declarations"
-#include "cuda/kernels/kernels.cu"
+#include "cuda/kernels/compose.cu"
 #include "cuda/kernels/fast.cu"
+#include "cuda/kernels/portable.cu"
 #pragma GCC diagnostic pop
 
 namespace mmaemu::testing {
