@@ -264,8 +264,8 @@ int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned gr
                             current_device()});
   if (!state.execute) return 0;
   const bool spoil = !state.spoiled.empty() && f.name.find(state.spoiled) != std::string::npos;
-  const auto wrong =
-      mmaemu::testing::run_on_host(f.name, {grid_x, grid_y}, {block_x, block_y}, parameters, spoil);
+  const auto wrong = mmaemu::testing::run_on_host(
+      d.major * 10 + d.minor, {f.name, {grid_x, grid_y}, {block_x, block_y}, parameters, spoil});
   if (wrong) std::fprintf(stderr, "%s: %s\n", f.name.c_str(), wrong->c_str());
   return wrong ? kLaunchFailed : 0;
 }

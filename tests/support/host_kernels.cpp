@@ -1,4 +1,4 @@
-// Every kernel of the library by name.
+// Every kernel of the library by name, as compiled for compute capability MMAEMU_HOST_ARCHITECTURE (80: 8.0).
 #include "host_kernels.h"
 
 #include <functional>
@@ -9,13 +9,12 @@
 #include "simt/instructions.h"
 #include "simt/simt.h"
 
-// The kernels are C functions of this file alone.
-#pragma GCC diagnostic push
-#pragma GCC diagnostic ignored "-Wmissing-declarations"
+// Another file has the kernels of another architecture by the same names.
+namespace {
 #include "cuda/kernels/compose.cu"
 #include "cuda/kernels/fast.cu"
 #include "cuda/kernels/portable.cu"
-#pragma GCC diagnostic pop
+}  // namespace
 
 namespace mmaemu::testing {
 namespace {
@@ -40,7 +39,9 @@ HostKernel host(void (*kernel)(Parameters...), std::size_t result, bool cooperat
 }
 
 using Chain = void(const Byte*, const Byte*, float*, int, int, int);
-HostKernel tiled(Chain* kernel) { return host(kernel, 2, true); }
+HostKernel tiled(Chain* kernel) {
+  return host(kernel, 2, true);
+}
 
 const std::map<std::string, HostKernel>& kernels() {
   static const std::map<std::string, HostKernel> all{
@@ -67,14 +68,14 @@ const std::map<std::string, HostKernel>& kernels() {
 
 }  // namespace
 
-std::optional<std::string> run_on_host(const std::string& name, std::array<unsigned, 2> grid,
-                                       std::array<unsigned, 2> block, void** parameters, bool spoil) {
-  const auto found = kernels().find(name);
-  if (found == kernels().end()) return "no kernel " + name;
+template <>
+std::optional<std::string> run_compiled_for<MMAEMU_HOST_ARCHITECTURE>(const HostLaunch& launch) {
+  const auto found = kernels().find(launch.kernel);
+  if (found == kernels().end()) return "no kernel " + launch.kernel;
   const HostKernel& kernel = found->second;
-  const auto wrong = simt::launch({{grid[0], grid[1]}, {block[0], block[1]}}, kernel.cooperative,
-                                  [&] { kernel.body(parameters); });
-  if (spoil) **static_cast<unsigned char**>(parameters[kernel.result]) ^= 1;
+  const auto wrong = simt::launch({{launch.grid[0], launch.grid[1]}, {launch.block[0], launch.block[1]}},
+                                  kernel.cooperative, [&] { kernel.body(launch.parameters); });
+  if (launch.spoil) **static_cast<unsigned char**>(launch.parameters[kernel.result]) ^= 1;
   return wrong;
 }
 

@@ -1,10 +1,11 @@
-// Everything around the chains: the operands of one chain side by side, sums of chain results, and the end of a product.
-// docs/semantics.md, sections 3 to 5.
+// Everything around the chains: the operands of one chain side by side, sums of chain results, and the end of
+// a product. docs/semantics.md, sections 3 to 5.
 #include "device.h"
 
-// A chain's elements (mmaemu/plan.h: begin, width, stride; multiples of 16) of rows of `depth` codes, `length` a row.
-extern "C" __global__ void mmaemu_gather(const Byte* from, Byte* to, Count rows, Count depth, Count begin, Count length,
-                                         Count width, Count stride) {
+// A chain's elements (mmaemu/plan.h: begin, width, stride; multiples of 16) of rows of `depth` codes,
+// `length` a row.
+MMAEMU_KERNEL void mmaemu_gather(const Byte* from, Byte* to, Count rows, Count depth, Count begin,
+                                 Count length, Count width, Count stride) {
   const Count pieces = length / 16;
   const Count step = static_cast<Count>(gridDim.x) * blockDim.x;
   for (Count i = static_cast<Count>(blockIdx.x) * blockDim.x + threadIdx.x; i < rows * pieces; i += step) {
@@ -14,21 +15,24 @@ extern "C" __global__ void mmaemu_gather(const Byte* from, Byte* to, Count rows,
   }
 }
 
-// sum += part, to nearest. A sum that begins with a chain result needs no +0 before it: a chain never gives -0.
-extern "C" __global__ void mmaemu_add(float* sum, const float* part, Count elements) {
+// sum += part, to nearest. A sum that begins with a chain result needs no +0 before it: a chain never gives
+// -0.
+MMAEMU_KERNEL void mmaemu_add(float* sum, const float* part, Count elements) {
   const Count step = static_cast<Count>(gridDim.x) * blockDim.x;
   for (Count i = static_cast<Count>(blockIdx.x) * blockDim.x + threadIdx.x; i < elements; i += step)
     sum[i] = __fadd_rn(sum[i], part[i]);
 }
 
-extern "C" __global__ void mmaemu_clear(Word* words, Count elements) {
+MMAEMU_KERNEL void mmaemu_clear(Word* words, Count elements) {
   const Count step = static_cast<Count>(gridDim.x) * blockDim.x;
-  for (Count i = static_cast<Count>(blockIdx.x) * blockDim.x + threadIdx.x; i < elements; i += step) words[i] = 0;
+  for (Count i = static_cast<Count>(blockIdx.x) * blockDim.x + threadIdx.x; i < elements; i += step)
+    words[i] = 0;
 }
 
-// Sets the flags of the rows that hold a code from first_non_finite on (E4M3: 0x7F, E5M2: 0x7C), whatever its sign.
-extern "C" __global__ void mmaemu_flag(const Byte* codes, Word* flags, Count rows, Count depth,
-                                       Word first_non_finite) {
+// Sets the flags of the rows that hold a code from first_non_finite on (E4M3: 0x7F, E5M2: 0x7C), whatever its
+// sign.
+MMAEMU_KERNEL void mmaemu_flag(const Byte* codes, Word* flags, Count rows, Count depth,
+                               Word first_non_finite) {
   const Count pieces = depth / 16;
   const Count step = static_cast<Count>(gridDim.x) * blockDim.x;
   for (Count i = static_cast<Count>(blockIdx.x) * blockDim.x + threadIdx.x; i < rows * pieces; i += step) {
@@ -49,7 +53,8 @@ __device__ inline bool is_infinity(Word code, Word first_non_finite) {
 }
 
 // The IEEE value of a sum of products where that is not finite, else `sum`.
-__device__ inline float patched(float sum, const Byte* a, const Byte* b, Count depth, Word first_a, Word first_b) {
+__device__ inline float patched(float sum, const Byte* a, const Byte* b, Count depth, Word first_a,
+                                Word first_b) {
   bool positive = false;
   bool negative = false;
   const float nan = __uint_as_float(0x7FFFFFFFU);
@@ -69,8 +74,8 @@ __device__ inline float patched(float sum, const Byte* a, const Byte* b, Count d
   return __uint_as_float(negative ? 0xFF800000U : 0x7F800000U);
 }
 
-// The nearest number of a format to a finite fp32 number, ties to even, as its code without a sign; at `limit` and
-// beyond it is `limit`, which is infinity or the largest number.
+// The nearest number of a format to a finite fp32 number, ties to even, as its code without a sign; at
+// `limit` and beyond it is `limit`, which is infinity or the largest number.
 __device__ inline Word rounded(float y, int exponent_bits, int fraction_bits, Word limit) {
   const Word bits = __float_as_uint(y) & 0x7FFFFFFFU;
   const int bias = (1 << (exponent_bits - 1)) - 1;
@@ -117,12 +122,12 @@ __device__ inline void store(void* out, Count at, int format, float y) {
   }
 }
 
-// The result [rows, columns] from the sums; a and b are those rows of the operands, `stride` the result's row stride.
-// Without scale_a: the accumulator. scale_result may be null.
-extern "C" __global__ void mmaemu_finish(const float* sums, const Byte* a, const Byte* b, const Word* flags_a,
-                                         const Word* flags_b, Word first_a, Word first_b, void* out, int format,
-                                         Count rows, Count columns, Count depth, Count stride, const float* scale_a,
-                                         const float* scale_b, const float* scale_result) {
+// The result [rows, columns] from the sums; a and b are those rows of the operands, `stride` the result's row
+// stride. Without scale_a: the accumulator. scale_result may be null.
+MMAEMU_KERNEL void mmaemu_finish(const float* sums, const Byte* a, const Byte* b, const Word* flags_a,
+                                 const Word* flags_b, Word first_a, Word first_b, void* out, int format,
+                                 Count rows, Count columns, Count depth, Count stride, const float* scale_a,
+                                 const float* scale_b, const float* scale_result) {
   const Count step = static_cast<Count>(gridDim.x) * blockDim.x;
   for (Count i = static_cast<Count>(blockIdx.x) * blockDim.x + threadIdx.x; i < rows * columns; i += step) {
     const Count m = i / columns;
@@ -130,7 +135,8 @@ extern "C" __global__ void mmaemu_finish(const float* sums, const Byte* a, const
     float y = sums[i];
     if ((flags_a[m] | flags_b[n]) != 0) y = patched(y, a + m * depth, b + n * depth, depth, first_a, first_b);
     if (scale_a != nullptr) {
-      y = __fmaf_rn(y, __fmul_rn(*scale_a, *scale_b), 0.0F);  // one rounding, and never -0 from a product of zero
+      y = __fmaf_rn(y, __fmul_rn(*scale_a, *scale_b),
+                    0.0F);  // one rounding, and never -0 from a product of zero
       if (scale_result != nullptr && format <= kE5m2) y = __fmul_rn(y, *scale_result);
     }
     store(out, m * stride + n, format, y);

@@ -1,6 +1,12 @@
 // What the kernels share: codes in registers, and the functions of IEEE 754 that they rest on. Device code
-// for nvcc and NVRTC; the tests compile it as host C++ with their own __global__, threadIdx and intrinsics.
+// for nvcc and NVRTC; the tests compile it as host C++ with their own MMAEMU_KERNEL, threadIdx and
+// intrinsics.
 #pragma once
+
+// A function that is launched by its name.
+#ifndef MMAEMU_KERNEL
+#define MMAEMU_KERNEL extern "C" __global__
+#endif
 
 using Byte = unsigned char;
 using Word = unsigned int;

@@ -1,5 +1,5 @@
-// v1 and h1: one thread an output, one fused multiply-add a product, nothing that IEEE 754 does not define. The chain
-// and why it is exact: src/cpu/chain-inl.h. Blocks of 16 products for preset ada, of 32 for hopper.
+// v1 and h1: one thread an output, one fused multiply-add a product, nothing that IEEE 754 does not define.
+// The chain and why it is exact: src/cpu/chain-inl.h. Blocks of 16 products for preset ada, of 32 for hopper.
 #include "device.h"
 
 template <class A, class B, int kBlock>
@@ -51,9 +51,9 @@ __device__ inline void portable_chain(const Byte* a, const Byte* b, float* c, in
   c[static_cast<Count>(m) * N + n] = sum;
 }
 
-#define MMAEMU_PORTABLE(name, A, B, block)                                                                  \
-  extern "C" __global__ void name(const Byte* a, const Byte* b, float* c, int M, int N, int K) {            \
-    portable_chain<A, B, block>(a, b, c, M, N, K);                                                          \
+#define MMAEMU_PORTABLE(name, A, B, block)                                               \
+  MMAEMU_KERNEL void name(const Byte* a, const Byte* b, float* c, int M, int N, int K) { \
+    portable_chain<A, B, block>(a, b, c, M, N, K);                                       \
   }
 
 MMAEMU_PORTABLE(mmaemu_v1_e4m3e4m3, E4m3, E4m3, 16)

@@ -1,5 +1,5 @@
-// CUDA's words and instructions as C++, each by its definition in IEEE 754 or PTX. Included before a kernel's source,
-// in place of src/cuda/kernels/instructions.h.
+// CUDA's words and instructions as C++, each by its definition in IEEE 754 or PTX. Included before a kernel's
+// source, in place of src/cuda/kernels/instructions.h.
 #pragma once
 
 #include <algorithm>
@@ -13,7 +13,7 @@
 
 #define MMAEMU_CUDA_INSTRUCTIONS_H
 #define __device__
-#define __global__
+#define MMAEMU_KERNEL
 #define __shared__ static thread_local
 #define __launch_bounds__(...)
 #define threadIdx (::mmaemu::testing::simt::registers().thread)
@@ -21,15 +21,33 @@
 #define blockDim (::mmaemu::testing::simt::registers().threads)
 #define gridDim (::mmaemu::testing::simt::registers().blocks)
 
-inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
-inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
-inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
-inline float __fmul_rn(float a, float b) { return a * b; }
-inline float __fadd_rn(float a, float b) { return a + b; }
-inline float __fsub_rn(float a, float b) { return a - b; }
-inline void atomicOr(unsigned* at, unsigned bits) { *at |= bits; }
-inline void atomicAdd(unsigned* at, unsigned value) { *at += value; }
-inline void __syncthreads() { mmaemu::testing::simt::barrier(); }
+inline float __uint_as_float(unsigned bits) {
+  return std::bit_cast<float>(bits);
+}
+inline unsigned __float_as_uint(float x) {
+  return std::bit_cast<unsigned>(x);
+}
+inline float __fmaf_rn(float a, float b, float c) {
+  return std::fma(a, b, c);
+}
+inline float __fmul_rn(float a, float b) {
+  return a * b;
+}
+inline float __fadd_rn(float a, float b) {
+  return a + b;
+}
+inline float __fsub_rn(float a, float b) {
+  return a - b;
+}
+inline void atomicOr(unsigned* at, unsigned bits) {
+  *at |= bits;
+}
+inline void atomicAdd(unsigned* at, unsigned value) {
+  *at += value;
+}
+inline void __syncthreads() {
+  mmaemu::testing::simt::barrier();
+}
 
 namespace mmaemu::testing::simt {
 
@@ -59,7 +77,8 @@ inline float round_to_bf16(double x, bool inexact) {
     return static_cast<float>(std::bit_cast<double>(bits));  // beyond the largest: infinity
   }
   constexpr int kQuantum = -126 - 7;
-  return static_cast<float>(std::ldexp(std::nearbyint(std::ldexp(std::bit_cast<double>(bits), -kQuantum)), kQuantum));
+  return static_cast<float>(
+      std::ldexp(std::nearbyint(std::ldexp(std::bit_cast<double>(bits), -kQuantum)), kQuantum));
 }
 
 }  // namespace mmaemu::testing::simt
@@ -98,15 +117,7 @@ inline unsigned __viaddmax_s16x2(unsigned a, unsigned b, unsigned c) {
 
 #include "cuda/kernels/device.h"
 
-struct alignas(16) Quad {
-  Word w[4];
-};
-struct alignas(16) Four {
-  float v[4];
-};
-struct alignas(8) Pair {
-  Word w[2];
-};
+constexpr int kArchitecture = MMAEMU_HOST_ARCHITECTURE;
 
 template <class T, int kSize>
 class SharedArray {
@@ -119,21 +130,17 @@ class SharedArray {
     note(i, 0, sizeof(T), Access::write);
     at_[i] = value;
   }
-  void store_half(int i, int half, const Pair& value) {
-    if (half != 0 && half != 1) mmaemu::testing::simt::fault("no such half of an element");
-    note(i, static_cast<std::size_t>(half) * sizeof(Pair), sizeof(Pair), Access::write);
-    std::memcpy(reinterpret_cast<std::byte*>(&at_[i]) + half * static_cast<int>(sizeof(Pair)), &value, sizeof value);
-  }
-  Quad load_matrices(int row) const {
+  T load_matrices(int row) const {
     static_assert(sizeof(T) == 16);
     note(row, 0, sizeof(T), Access::read);
-    Quad q;
+    T q;
     mmaemu::testing::simt::warp_instruction(
         "ldmatrix.x4",
         [](const mmaemu::testing::simt::LaneBytes& rows, mmaemu::testing::simt::LaneBytes& results) {
           for (std::size_t lane = 0; lane < 32; ++lane)
             for (std::size_t matrix = 0; matrix < 4; ++matrix)
-              std::memcpy(results[lane].data() + 4 * matrix, rows[8 * matrix + lane / 4].data() + lane % 4 * 4, 4);
+              std::memcpy(results[lane].data() + 4 * matrix,
+                          rows[8 * matrix + lane / 4].data() + lane % 4 * 4, 4);
         },
         &at_[row], sizeof(T), &q, sizeof q);
     return q;
@@ -142,7 +149,9 @@ class SharedArray {
  private:
   using Access = mmaemu::testing::simt::Access;
   void note(int i, std::size_t offset, std::size_t bytes, Access access) const {
-    if (i < 0 || i >= kSize) mmaemu::testing::simt::fault("element " + std::to_string(i) + " of a shared array of " + std::to_string(kSize));
+    if (i < 0 || i >= kSize)
+      mmaemu::testing::simt::fault("element " + std::to_string(i) + " of a shared array of " +
+                                   std::to_string(kSize));
     const std::size_t word = (static_cast<std::size_t>(i) * sizeof(T) + offset) / 4;
     mmaemu::testing::simt::shared_access(&words_[word], bytes / 4, access);
   }
@@ -150,13 +159,16 @@ class SharedArray {
   mutable mmaemu::testing::simt::SharedWord words_[kSize * sizeof(T) / 4];
 };
 
-inline float bf16_of(Word pair, int half) { return __uint_as_float(half == 0 ? pair << 16 : pair & 0xFFFF0000U); }
+inline float bf16_of(Word pair, int half) {
+  return __uint_as_float(half == 0 ? pair << 16 : pair & 0xFFFF0000U);
+}
 
-inline Word bf16x2_fma(Word a, Word b, Word c) {
+template <int kHalf>
+Word bf16x2_fma(Word a, Word b, Word c) {
   using namespace mmaemu::testing::simt;
   Word result = 0;
   for (int half = 0; half < 2; ++half) {
-    const double product = static_cast<double>(bf16_of(a, half)) * bf16_of(b, half);
+    const double product = static_cast<double>(bf16_of(a, kHalf)) * bf16_of(b, half);
     const float addend = bf16_of(c, half);
     float sum = static_cast<float>(product + addend);
     if (std::isfinite(product) && std::isfinite(addend)) {
@@ -177,20 +189,74 @@ inline Word bf16x2_max(Word a, Word b) {
   return result;
 }
 
-inline Word bf16x2_abs(Word a) { return a & 0x7FFF7FFFU; }
+// cvt.rn.f16x2 of FP8 codes: exact; NaN becomes NaN.
+template <class F, int kHalf>
+Word fp16x2_of(Word codes) {
+  static_assert(F::kExponent > 0 && kArchitecture >= 89);
+  Word result = 0;
+  for (int i = 0; i < 2; ++i) {
+    const Word code = codes >> (16 * kHalf + 8 * i) & 0xFFU;
+    Word half = (code & 0x80U) << 8;
+    if constexpr (F::kExponent == 5) {
+      half |= (code & 0x7FU) << 8;
+    } else if ((code & 0x7FU) == 0x7FU) {
+      half = 0x7FFFU;
+    } else if ((code & 0x78U) != 0) {
+      half |= ((code & 0x7FU) << 7) + (8U << 10);
+    } else if ((code & 7U) != 0) {  // n * 2^-9, a normal number in fp16
+      const int top = std::bit_width(code & 7U) - 1;
+      half |= static_cast<Word>(top - 9 + 15) << 10 | ((code & 7U) << (10 - top) & 0x3FFU);
+    }
+    result |= half << (16 * i);
+  }
+  return result;
+}
 
-inline void mma_s8(Word (&d)[4], const Quad& a, Word b0, Word b1) {
+template <int kHalf>
+float float_of_fp16(Word two) {
+  const Word half = two >> (16 * kHalf) & 0xFFFFU;
+  const Word sign = (half & 0x8000U) << 16;
+  const Word magnitude = half & 0x7FFFU;
+  if (magnitude >= 0x7C00U) return __uint_as_float(magnitude > 0x7C00U ? 0x7FFFFFFFU : sign | 0x7F800000U);
+  return __uint_as_float(sign | __float_as_uint(__uint_as_float(magnitude << 13) * 0x1p112F));
+}
+
+inline Word exchange(Word x, int distance) {
+  struct Inputs {
+    Word x;
+    int distance;
+  };
+  const Inputs inputs{x, distance};
+  Word result = 0;
+  mmaemu::testing::simt::warp_instruction(
+      "shfl.xor",
+      [](const mmaemu::testing::simt::LaneBytes& lanes, mmaemu::testing::simt::LaneBytes& results) {
+        for (std::size_t lane = 0; lane < 32; ++lane) {
+          Inputs own;
+          std::memcpy(&own, lanes[lane].data(), sizeof own);
+          std::memcpy(results[lane].data(), lanes[lane ^ static_cast<std::size_t>(own.distance)].data(),
+                      sizeof(Word));
+        }
+      },
+      &inputs, sizeof inputs, &result, sizeof result);
+  return result;
+}
+
+inline void mma_s8(Word (&d)[4], const Word (&a)[4], Word b0, Word b1) {
   struct Inputs {
     Word a[4], b[2], c[4];
   };
-  const Inputs inputs{{a.w[0], a.w[1], a.w[2], a.w[3]}, {b0, b1}, {d[0], d[1], d[2], d[3]}};
+  const Inputs inputs{{a[0], a[1], a[2], a[3]}, {b0, b1}, {d[0], d[1], d[2], d[3]}};
   static_assert(sizeof inputs <= mmaemu::testing::simt::kMostBytes);
   mmaemu::testing::simt::warp_instruction(
       "mma.m16n8k32.s8",
       [](const mmaemu::testing::simt::LaneBytes& lanes, mmaemu::testing::simt::LaneBytes& results) {
         std::array<Inputs, 32> in;
-        for (std::size_t lane = 0; lane < 32; ++lane) std::memcpy(&in[lane], lanes[lane].data(), sizeof(Inputs));
-        const auto byte = [](Word w, int i) { return static_cast<int>(static_cast<std::int8_t>(w >> (8 * i))); };
+        for (std::size_t lane = 0; lane < 32; ++lane)
+          std::memcpy(&in[lane], lanes[lane].data(), sizeof(Inputs));
+        const auto byte = [](Word w, int i) {
+          return static_cast<int>(static_cast<std::int8_t>(w >> (8 * i)));
+        };
         const auto a_at = [&](int row, int k) {
           const auto lane = static_cast<std::size_t>(row % 8 * 4 + k % 16 / 4);
           return byte(in[lane].a[row / 8 + k / 16 * 2], k % 4);
