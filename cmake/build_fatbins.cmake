@@ -1,16 +1,33 @@
-# cmake -DNVCC= -DKERNELS= -DOUT= -DARCHITECTURES=75,80 -P: compiles the kernels to OUT/kernels.fatbin and describes it in
+# cmake -DNVCC= -DKERNELS= -DOUT= -DARCHITECTURES=75,80 -P: compiles the kernels to OUT/*.fatbin and describes them in
 # OUT/manifest.json. The source hash is that of a line "name sha256" a file, by name, as src/cuda/embedded_sources.cpp has it.
 string(REPLACE "," ";" architectures "${ARCHITECTURES}")
 set(flags -std=c++17 --fmad=false -O3 -Werror all-warnings)
-set(targets -gencode arch=compute_75,code=compute_75)
-set(names "\"compute_75\"")
-foreach(architecture IN LISTS architectures)
-  list(APPEND targets -gencode arch=compute_${architecture},code=sm_${architecture})
-  string(APPEND names ", \"sm_${architecture}\"")
-endforeach()
 file(MAKE_DIRECTORY ${OUT})
-execute_process(COMMAND ${NVCC} ${flags} ${targets} -fatbin -o ${OUT}/kernels.fatbin ${KERNELS}/kernels.cu
-                COMMAND_ERROR_IS_FATAL ANY)
+set(images "")
+# build(FILE LEAST KERNEL...): a fatbin of the file's kernels, with PTX of the least architecture and those from it on.
+function(build file least)
+  set(targets -gencode arch=compute_${least},code=compute_${least})
+  set(names "\"compute_${least}\"")
+  foreach(architecture IN LISTS architectures)
+    if(architecture GREATER_EQUAL least)
+      list(APPEND targets -gencode arch=compute_${architecture},code=sm_${architecture})
+      string(APPEND names ", \"sm_${architecture}\"")
+    endif()
+  endforeach()
+  file(WRITE ${OUT}/program.cu "#include \"compose.cu\"\n#include \"${file}.cu\"\n")
+  execute_process(COMMAND ${NVCC} ${flags} -I ${KERNELS} ${targets} -fatbin -o ${OUT}/${file}.fatbin ${OUT}/program.cu
+                  COMMAND_ERROR_IS_FATAL ANY)
+  file(REMOVE ${OUT}/program.cu)
+  file(SHA256 ${OUT}/${file}.fatbin hash)
+  foreach(kernel IN LISTS ARGN)
+    string(APPEND images
+           "  {\"kernel\": \"${kernel}\", \"file\": \"${file}.fatbin\", \"sha256\": \"${hash}\", \"targets\": [${names}]},\n")
+  endforeach()
+  set(images "${images}" PARENT_SCOPE)
+endfunction()
+build(portable 75 v1 h1)
+build(fast 80 v4 h4)
+string(REGEX REPLACE ",\n$" "\n" images "${images}")
 
 file(GLOB sources RELATIVE ${KERNELS} ${KERNELS}/*.cu ${KERNELS}/*.h)
 list(SORT sources)
@@ -20,15 +37,11 @@ foreach(source IN LISTS sources)
   string(APPEND lines "${source} ${hash}\n")
 endforeach()
 string(SHA256 source_hash "${lines}")
-file(SHA256 ${OUT}/kernels.fatbin image_hash)
-set(image "\"file\": \"kernels.fatbin\", \"sha256\": \"${image_hash}\", \"targets\": [${names}]")
 string(REPLACE ";" " " flag_text "${flags}")
 file(WRITE ${OUT}/manifest.json "{
  \"source_sha256\": \"${source_hash}\",
  \"flags\": \"${flag_text}\",
  \"images\": [
-  {\"kernel\": \"v1\", ${image}},
-  {\"kernel\": \"h1\", ${image}}
- ]
+${images} ]
 }
 ")

@@ -13,7 +13,9 @@ mmaemu_source_\symbol\()_end:
 
     source compose, MMAEMU_SOURCE_COMPOSE
     source device, MMAEMU_SOURCE_DEVICE
-    source kernels, MMAEMU_SOURCE_KERNELS
+    source fast, MMAEMU_SOURCE_FAST
+    source instructions, MMAEMU_SOURCE_INSTRUCTIONS
     source portable, MMAEMU_SOURCE_PORTABLE
+    source tiled, MMAEMU_SOURCE_TILED
 
     .section .note.GNU-stack, "", %progbits

@@ -9,18 +9,22 @@
   extern "C" const char mmaemu_source_##symbol##_end[];
 MMAEMU_SOURCE(compose)
 MMAEMU_SOURCE(device)
-MMAEMU_SOURCE(kernels)
+MMAEMU_SOURCE(fast)
+MMAEMU_SOURCE(instructions)
 MMAEMU_SOURCE(portable)
+MMAEMU_SOURCE(tiled)
 #undef MMAEMU_SOURCE
 
 namespace mmaemu::cuda {
 
 std::span<const SourceFile> kernel_sources() {
-  static const std::array<SourceFile, 4> files{{
+  static const std::array<SourceFile, 6> files{{
       {"compose.cu", {mmaemu_source_compose_begin, mmaemu_source_compose_end}},
       {"device.h", {mmaemu_source_device_begin, mmaemu_source_device_end}},
-      {"kernels.cu", {mmaemu_source_kernels_begin, mmaemu_source_kernels_end}},
+      {"fast.cu", {mmaemu_source_fast_begin, mmaemu_source_fast_end}},
+      {"instructions.h", {mmaemu_source_instructions_begin, mmaemu_source_instructions_end}},
       {"portable.cu", {mmaemu_source_portable_begin, mmaemu_source_portable_end}},
+      {"tiled.h", {mmaemu_source_tiled_begin, mmaemu_source_tiled_end}},
   }};
   return files;
 }

@@ -18,7 +18,8 @@ namespace {
 using Json = nlohmann::json;
 
 constexpr std::string_view kSeal = "sha256 ";
-constexpr std::string_view kProgram = "kernels.cu";
+constexpr std::string_view kProgram =
+    "program.cu";  // what includes a kernel's sources; no file has that name
 // No contraction: which operations are fused is the source's matter.
 const std::array<std::string, 2> kOptions{"--fmad=false", "--std=c++17"};
 
@@ -124,12 +125,16 @@ Result<Image> compiled_image(const Kernel& kernel, const DeviceInfo& device) {
   if (!nvrtc.ok()) return nvrtc.error();
   const Result<std::string> target = target_of(kernel, device, nvrtc.value());
   if (!target.ok()) return target.error();
-  std::string key = "mmaemu cubin 1\nsources " + source_hash() + "\ntarget " + target.value() + "\nnvrtc " +
-                    std::to_string(nvrtc.value().version()) + "\n";
+  std::string key = "mmaemu cubin 1\nfile " + std::string(kernel.file) + "\nsources " + source_hash() +
+                    "\ntarget " + target.value() + "\nnvrtc " + std::to_string(nvrtc.value().version()) +
+                    "\n";
   for (const std::string& option : kOptions) key += "option " + option + "\n";
   const std::string path = cached_path(key);
   if (std::optional<Image> cached = cached_image(path, key)) return *std::move(cached);
-  Result<Bytes> bytes = nvrtc.value().compile(kProgram, kernel_sources(), target.value(), kOptions);
+  const std::string program = "#include \"compose.cu\"\n#include \"" + std::string(kernel.file) + "\"\n";
+  std::vector<SourceFile> files(kernel_sources().begin(), kernel_sources().end());
+  files.push_back({kProgram, program});
+  Result<Bytes> bytes = nvrtc.value().compile(kProgram, files, target.value(), kOptions);
   if (!bytes.ok()) return bytes.error();
   Image image = image_of(std::move(bytes).value());
   if (!path.empty()) {

@@ -63,7 +63,7 @@ def driver_only(monkeypatch: pytest.MonkeyPatch, folder: Path) -> FakeGpu:
     monkeypatch.setenv("MMAEMU_FATBIN_DIR", str(folder))
     monkeypatch.setenv("MMAEMU_NVRTC_PATH", "/no/libnvrtc.so")
     names = ["gather", "add", "clear", "flag", "finish"]
-    names += [f"{k}_{pair}" for k in ("v1", "h1") for pair in ("e4m3e4m3", "e4m3e5m2", "e5m2e4m3")]
+    names += [f"{k}_{pair}" for k in ("v4", "v1", "h4", "h1") for pair in ("e4m3e4m3", "e4m3e5m2", "e5m2e4m3")]
     image = "fake fatbin sm_89 " + " ".join(f"mmaemu_{name}" for name in names)
     (folder / "kernels.fatbin").write_text(image)
     sources = Path(mmaemu.__file__).parent / "cuda" / "kernels"
@@ -72,7 +72,7 @@ def driver_only(monkeypatch: pytest.MonkeyPatch, folder: Path) -> FakeGpu:
     )
     described = {"file": "kernels.fatbin", "sha256": hashlib.sha256(image.encode()).hexdigest()}
     manifest: dict[str, Any] = {"source_sha256": hashlib.sha256(lines.encode()).hexdigest()}
-    manifest["images"] = [{"kernel": kernel} | described for kernel in ("v1", "h1")]
+    manifest["images"] = [{"kernel": kernel} | described for kernel in ("v4", "v1", "h4", "h1")]
     (folder / "manifest.json").write_text(json.dumps(manifest))
     return gpu
 

@@ -79,7 +79,7 @@ def test_a_failed_launch_is_an_error_and_out_stays_as_it_was(gpu: fake_gpu.FakeG
 
 
 def test_a_failed_gate_is_told_once_and_the_reference_runs(gpu: fake_gpu.FakeGpu) -> None:
-    gpu.spoil("mmaemu_v1_e4m3e4m3")
+    gpu.spoil("_e4m3e4m3")
     with pytest.warns(BackendFallbackWarning, match=r"computed by the reference on the CPU: .*gate smoke failed"):
         first = mmaemu.scaled_mm(**arguments())
     with warnings.catch_warnings():
@@ -96,16 +96,16 @@ def test_a_kernel_of_another_preset_cannot_serve(gpu: fake_gpu.FakeGpu) -> None:
 
 def test_explain_names_the_kernel_and_why_faster_ones_are_skipped(gpu: fake_gpu.FakeGpu) -> None:
     plan = mmaemu.explain(**arguments())
-    assert (plan.validation, plan.backend, plan.warnings) == ("ok", "cuda:v1", [])
-    assert [reason.partition(": ")[0] for reason in plan.fallbacks] == ["cuda:tc3", "cuda:v9", "cuda:v4"]
-    assert mmaemu.explain(**arguments(profile="hopper")).backend == "cuda:h1"
+    assert (plan.validation, plan.backend, plan.warnings) == ("ok", "cuda:v4", [])
+    assert [reason.partition(": ")[0] for reason in plan.fallbacks] == ["cuda:tc3", "cuda:v9"]
+    assert mmaemu.explain(**arguments(profile="hopper")).backend == "cuda:h4"
 
 
 def test_the_environment_overrides_auto(gpu: fake_gpu.FakeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MMAEMU_BACKEND", "reference")
     assert mmaemu.explain(**arguments()).backend == "reference"
     monkeypatch.setenv("MMAEMU_BACKEND", "cuda")
-    assert mmaemu.explain(**arguments()).backend == "cuda:v1"
+    assert mmaemu.explain(**arguments()).backend == "cuda:v4"
     monkeypatch.setenv("MMAEMU_DISABLE_CUDA", "1")
     with pytest.raises(BackendUnavailableError, match="MMAEMU_DISABLE_CUDA=1"):
         mmaemu.scaled_mm(**arguments())

@@ -3,6 +3,7 @@
 #include "fake_gpu.h"
 
 #include <algorithm>
+#include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <memory>
@@ -263,9 +264,10 @@ int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned gr
                             current_device()});
   if (!state.execute) return 0;
   const bool spoil = !state.spoiled.empty() && f.name.find(state.spoiled) != std::string::npos;
-  return mmaemu::testing::run_on_host(f.name, {grid_x, grid_y}, {block_x, block_y}, parameters, spoil)
-             ? 0
-             : kNotFound;
+  const auto wrong =
+      mmaemu::testing::run_on_host(f.name, {grid_x, grid_y}, {block_x, block_y}, parameters, spoil);
+  if (wrong) std::fprintf(stderr, "%s: %s\n", f.name.c_str(), wrong->c_str());
+  return wrong ? kLaunchFailed : 0;
 }
 
 int cuMemAlloc_v2(std::uintptr_t* address, std::size_t bytes) {

@@ -55,7 +55,7 @@ class CudaHost : public ::testing::Test {
   void prepare(const std::string& image, const std::string& source, const std::string& hash) {
     fill(fatbins_ / "kernels.fatbin", image);
     std::string text = R"({"source_sha256": ")" + source + R"(", "images": [)";
-    for (const char* kernel : {"v1", "h1"})
+    for (const char* kernel : {"v4", "v1", "h4", "h1"})
       text += std::string(text.back() == '[' ? "" : ", ") + R"({"kernel": ")" + kernel +
               R"(", "file": "kernels.fatbin", "sha256": ")" + hash + R"("})";
     fill(fatbins_ / "manifest.json", text + "]}");
@@ -85,11 +85,11 @@ class CudaHost : public ::testing::Test {
 
 TEST_F(CudaHost, KernelsPassTheirGatesAndAreChosen) {
   const BackendChoice ada = choose_backend(query("auto")).value();
-  EXPECT_EQ(ada.name, "cuda:v1");
-  ASSERT_EQ(ada.fallbacks.size(), 3U);
+  EXPECT_EQ(ada.name, "cuda:v4");
+  ASSERT_EQ(ada.fallbacks.size(), 2U);
   EXPECT_EQ(ada.fallbacks[0], "cuda:tc3: this version has no kernel tc3");
   EXPECT_TRUE(ada.warnings.empty());
-  EXPECT_EQ(choose_backend(query("cuda", "hopper")).value().name, "cuda:h1");
+  EXPECT_EQ(choose_backend(query("cuda", "hopper")).value().name, "cuda:h4");
   EXPECT_EQ(choose_backend(query("cuda:h1", "hopper")).value().name, "cuda:h1");
   const std::vector<BackendStatus> status = backends_status("cuda:0");
   const auto v1 = std::ranges::find(status, "cuda:v1", &BackendStatus::name);
@@ -197,25 +197,26 @@ TEST_F(CudaHost, NvrtcServesWhereNoBinaryDoes) {
   const ScopedVariable nvrtc("MMAEMU_NVRTC_PATH", MMAEMU_NVRTC);
   std::filesystem::remove(fatbins_ / "manifest.json");
   const BackendChoice choice = choose_backend(query("auto")).value();
-  EXPECT_EQ(choice.name, "cuda:v1");
+  EXPECT_EQ(choice.name, "cuda:v4");
   ASSERT_FALSE(choice.warnings.empty());
   const std::vector<std::string> kept = files_below(cache_ / "cubins");
   ASSERT_EQ(kept.size(), 1U);
   ASSERT_EQ(gpu_.images.size(), 1U);
   EXPECT_TRUE(gpu_.images[0].starts_with("\177ELF"));
 
-  // A damaged entry is compiled anew. h1's runtime state is not made yet, and its binary is the same.
+  // A damaged entry is compiled anew. h4 is not loaded yet, and its binary is the same.
   const std::string whole = contents(kept[0]);
   fill(kept[0], whole.substr(0, whole.size() - 1));
-  EXPECT_TRUE(choose_backend(query("cuda:h1", "hopper")).ok());
+  EXPECT_TRUE(choose_backend(query("cuda:h4", "hopper")).ok());
   EXPECT_EQ(contents(kept[0]).size(), whole.size());
 }
 
 TEST_F(CudaHost, FailedGateMakesAKernelUnavailable) {
-  gpu_.spoiled = "mmaemu_v1_e4m3e4m3";
+  gpu_.spoiled = "_e4m3e4m3";
   const BackendChoice choice = choose_backend(query("auto")).value();
   EXPECT_EQ(choice.name, "reference");
-  expect_mentions(choice.warnings.at(0).message, "gate smoke failed");
+  ASSERT_EQ(choice.warnings.size(), 1U);
+  expect_mentions(choice.warnings[0].message, "gate smoke failed");
   expect_mentions(reason(), "elements differ in random codes (e4m3 x e4m3)");
   const std::vector<KernelVerdict> verdicts = selftest("cuda:0", {"v1"}, false).value();
   ASSERT_EQ(verdicts.size(), 1U);
@@ -281,7 +282,7 @@ struct Call {
 };
 
 TEST_F(CudaHost, ProductsAreTheModelsBitForBitInTheCallersStream) {
-  for (const char* name : {"v1", "h1"}) {
+  for (const char* name : {"v4", "v1", "h4", "h1"}) {
     const cuda::Kernel& kernel = *cuda::find_kernel(name);
     ASSERT_TRUE(choose_backend(query(kernel.backend(), std::string(kernel.preset))).ok());
     gpu_.calls.clear();
