@@ -18,6 +18,7 @@ includes='^#include "'
 forbid "the public headers use the standard library and each other alone" '^#include ("[^m]|"m[^m]|<[a-z_/]+\.h)' include --exclude mmaemu.h
 forbid "the model includes no engine, platform or call" "$includes(cpu|cuda|platform|call)/" src/model
 forbid "an engine includes neither the model nor another engine" "$includes(model|cuda|platform|call)/" src/cpu
+forbid "CUDA includes neither the model nor another engine" "$includes(model|cpu|call)/" src/cuda
 forbid "the platform includes no engine and no call" "$includes(model|cpu|cuda|call)/" src/platform
 forbid "the base includes nothing of what stands on it" "$includes(model|cpu|cuda|platform|call)/" src/base
 forbid "intrinsics stay in src/cpu" '\b_mm[0-9]*_|immintrin|arm_neon|hwy/' include src/base src/model src/platform src/call python/bindings

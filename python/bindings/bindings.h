@@ -35,6 +35,7 @@ void bind_preset(nanobind::module_& m);
 void bind_platform(nanobind::module_& m);
 void bind_gemm(nanobind::module_& m);
 void bind_call(nanobind::module_& m);
+void bind_cuda(nanobind::module_& m);
 void bind_report(nanobind::module_& m);
 
 }  // namespace mmaemu::python

@@ -49,5 +49,6 @@ NB_MODULE(_native, m) {
   mmaemu::python::bind_platform(m);
   mmaemu::python::bind_gemm(m);
   mmaemu::python::bind_call(m);
+  mmaemu::python::bind_cuda(m);
   mmaemu::python::bind_report(m);
 }

@@ -93,9 +93,14 @@ def describe(name: str, array: Array) -> _native.TensorDesc:
         list(array.shape),
         list(array.stride()),
         offset_of(array),
-        str(array.device),
+        device_of(array),
         array.requires_grad,
     )
+
+
+def device_of(tensor: Array) -> str:
+    """ "cpu", "cuda:0"."""
+    return str(tensor.device)
 
 
 def offset_of(tensor: Array) -> int:

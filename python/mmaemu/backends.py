@@ -72,18 +72,24 @@ def selftest(
 ) -> dict[str, list[GateResult]]:
     """Kernel name -> results of its gates on a CUDA device; empty where no CUDA kernel can run.
 
-    kernels: "all", a comma-separated string or a sequence of names. ValueError for an unknown kernel. force: run
-    the gates again instead of taking cached verdicts.
+    device: None (the current CUDA device), an index, a name or a torch.device. kernels: "all", a comma-separated
+    string or a sequence of names. force: run the gates again instead of taking cached verdicts. ValueError for an
+    unknown kernel.
     """
+    return {verdict.kernel: gate_results(verdict) for verdict in verdicts(device, kernels, force)}
+
+
+def verdicts(device: Any, kernels: str | Iterable[str], force: bool) -> list[_native.KernelVerdict]:
+    """selftest's results as the library gives them."""
     if not isinstance(force, bool):
         raise TypeError(f"selftest(): force must be a bool, not {type(force).__name__}")
-    if device is not None:
-        device_name(device)
-    known = [name.removeprefix("cuda:") for name in backends_status() if name.startswith("cuda:")]
+    name = "cuda" if device is None else device_name(device)
     wanted = kernels.split(",") if isinstance(kernels, str) else list(kernels)
-    if wanted == ["all"]:
-        wanted = known
-    for name in wanted:
-        if name not in known:
-            raise ValueError(f"selftest(): {name!r} is not a kernel; the kernels are {', '.join(known)}")
-    return {}
+    return _native.selftest(name, [] if wanted == ["all"] else wanted, force)
+
+
+def gate_results(verdict: _native.KernelVerdict) -> list[GateResult]:
+    return [
+        GateResult(gate.name, gate.passed, gate.reason, dict(gate.details), gate.seconds, gate.cached)
+        for gate in verdict.gates
+    ]

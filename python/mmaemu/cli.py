@@ -110,21 +110,24 @@ def _jsonable(value: Any) -> dict[str, Any]:
 
 
 def _selftest(args: argparse.Namespace) -> int:
-    results = backends.selftest(args.device, kernels=args.kernels, force=args.force)
-    verdicts = {kernel: [_jsonable(gate) for gate in gates] for kernel, gates in results.items()}
+    verdicts = backends.verdicts(args.device, args.kernels, args.force)
+    gates = [(verdict.kernel, gate) for verdict in verdicts for gate in backends.gate_results(verdict)]
     rows = [
-        (kernel, f"{_paint('passed', 'green') if gate.passed else _paint('FAILED', 'red')} {gate.name} {gate.reason}")
-        for kernel, gates in results.items()
-        for gate in gates
+        (kernel, f"{_paint('passed', 'green') if gate.passed else _paint('FAILED', 'red')} {gate.name}: {gate.reason}")
+        for kernel, gate in gates
     ]
     if not rows:
         device = f"cuda:{args.device or 0}"
         reasons = {s.reason for s in backends.backends_status(device).values() if not s.available}
         rows = [("selftest", f"nothing could be tested on {device}: {'; '.join(sorted(reasons))}")]
-    _report(args, {"kernels": verdicts}, _table(rows))
-    if not results:
+    required = [verdict.kernel for verdict in verdicts if verdict.required]
+    value: dict[str, Any] = {"kernels": {verdict.kernel: [] for verdict in verdicts}, "required": required}
+    for kernel, gate in gates:
+        value["kernels"][kernel].append(_jsonable(gate))
+    _report(args, value, _table(rows))
+    if not verdicts:
         return _NOTHING
-    return _OK if all(gate.passed for gates in results.values() for gate in gates) else _FAILED
+    return _OK if all(gate.passed for kernel, gate in gates if kernel in required) else _FAILED
 
 
 def _split(text: str) -> Any:

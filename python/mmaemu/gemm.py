@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from . import _arrays, _emit, _native, contract, platforms
+from . import _arrays, _cuda, _emit, _native, contract, platforms
 from ._compile import untraced
 from .platforms import Profile
 
@@ -49,7 +49,8 @@ def scaled_mm(
     Raises ReferenceRejectsError where torch 2.7.1 or the platform's cuBLAS rejects the call,
     UnsupportedFeatureError for bias, row-wise scales and grad mode, SplitKUnknownError where "auto" cannot
     decide, BackendUnavailableError for a backend that cannot serve, TypeError and ValueError for bad arguments.
-    Temporary memory: the result once more where out= is given, and what the library's gemm.h states.
+    Temporary memory: the result once more where out= is given, and what the library's gemm.h and cuda.h state. A CUDA
+    kernel runs in torch's current stream and is not waited for.
     """
     call = contract.Call(
         input,
@@ -101,8 +102,12 @@ def _compute(call: contract.Call, plan: _native.CallPlan, dtype: torch.dtype) ->
     import torch
 
     assert plan.split is not None, "every call that computes has one"
-    a = _arrays.on_host(call.input)
     b = call.mat2 if _arrays.is_packed(call.mat2) else call.mat2.t()
+    if _cuda.serves(plan):
+        preset = platforms.to_native(call.profile).preset
+        scales = (call.scale_a, call.scale_b, call.scale_result)
+        return _cuda.product(plan, call.input, b, preset, call.use_fast_accum, dtype, scales)
+    a = _arrays.on_host(call.input)
     result = torch.empty(plan.M, plan.N, dtype=dtype, device="cpu")
     _native.scaled_mm(
         _arrays.operand_view(a),
@@ -158,6 +163,9 @@ def accumulate(
             _arrays.check_has_data(name, value)
         if arrays or a.device.type == "cpu":
             contract.check_float_environment()
+    if not arrays and _cuda.serves(plan):
+        preset = platforms.to_native(chosen).preset
+        return _cuda.product(plan, a, b, preset, bool(use_fast_accum), _torch_float32())
     result = _arrays.empty_float32((plan.M, plan.N), like=a)
     if plan.zero_size:
         result[...] = 0

@@ -1,52 +1,170 @@
-// The table of backends. The library has no CUDA kernel: those rows say what a caller may name.
+// By falling priority: a CUDA kernel of the call's preset that serves its formats on its device, else the
+// reference.
 #include "call/backend.h"
 
-#include <algorithm>
-#include <array>
+#include <charconv>
 #include <string_view>
 
 #include "mmaemu/call.h"
 #include "mmaemu/gemm.h"
 
+#include "cuda/registry.h"
+#include "cuda/runtime.h"
 #include "platform/environment.h"
 
 namespace mmaemu {
 namespace {
 
+using cuda::DeviceRuntime;
+using cuda::Kernel;
+using cuda::KernelState;
+
 constexpr std::string_view kReference = "reference";
 constexpr std::string_view kAuto = "auto";
-
-// By falling priority within a preset; "cuda" is any of them.
-constexpr std::array<std::string_view, 7> kCudaNames{"cuda",    "cuda:tc3", "cuda:v9", "cuda:v4",
-                                                     "cuda:v1", "cuda:h4",  "cuda:h1"};
+constexpr std::string_view kAnyCuda = "cuda";  // the CUDA kernel of highest priority that serves
 
 bool known(std::string_view name) {
-  return name == kAuto || name == kReference || std::ranges::find(kCudaNames, name) != kCudaNames.end();
+  return name == kAuto || name == kReference || name == kAnyCuda ||
+         (name.starts_with("cuda:") && cuda::find_kernel(name) != nullptr);
 }
 
 Error unknown_backend(const std::string& where, const std::string& name) {
-  std::string names = std::string(kAuto) + ", " + std::string(kReference);
-  for (const std::string_view n : kCudaNames) names += ", " + std::string(n);
+  std::string names = std::string(kAuto) + ", " + std::string(kReference) + ", " + std::string(kAnyCuda);
+  for (const Kernel& kernel : cuda::kernels()) names += ", " + kernel.backend();
   return {ErrorKind::value_error, where + "\"" + name + "\" is not a backend; the backends are " + names};
+}
+
+Error unavailable(const std::string& name, const std::string& reason) {
+  return {ErrorKind::backend_unavailable,
+          "backend \"" + name + "\" is unavailable: " + reason + "; backend=\"reference\" serves every call"};
 }
 
 bool on_cuda(const std::string& device) {
   return device.starts_with("cuda");
 }
 
-// Why no CUDA kernel serves a device; ValueError for a bad environment.
-Result<std::string> no_cuda_reason(const std::string& device) {
-  if (!on_cuda(device)) return "tensors on " + device;
-  const Result<bool> disabled = environment_flag("MMAEMU_DISABLE_CUDA");
-  if (!disabled.ok()) return disabled.error();
-  return std::string(disabled.value() ? "MMAEMU_DISABLE_CUDA=1" : "this build has no CUDA kernels");
+// None for "cuda".
+std::optional<int> ordinal_of(const std::string& device) {
+  const std::size_t colon = device.find(':');
+  if (colon == std::string::npos) return std::nullopt;
+  int ordinal = 0;
+  std::from_chars(device.data() + colon + 1, device.data() + device.size(), ordinal);
+  return ordinal;
+}
+
+// Why a kernel cannot serve a call, by what is known without loading it; empty where it can.
+std::string unserved(const Kernel& kernel, const BackendQuery& query, const DeviceRuntime& device) {
+  if (!kernel.has_arithmetic_of(query.preset))
+    return "serves preset " + std::string(kernel.preset) + ", not " + query.preset.name;
+  const std::optional<FormatId> a = find_format(query.a_format);
+  const std::optional<FormatId> b = find_format(query.b_format);
+  if (a && b && !kernel.serves(*a, *b)) {
+    std::string pairs;
+    for (const cuda::FormatPair& pair : kernel.pairs) {
+      if (!pairs.empty()) pairs += ", ";
+      pairs += std::string(format(pair.a).name) + " x " + std::string(format(pair.b).name);
+    }
+    return "serves " + pairs + ", not " + std::string(format(*a).name) + " x " + std::string(format(*b).name);
+  }
+  return unsupported_on(kernel, device.info());
+}
+
+// Chooses among the CUDA kernels for "auto" and "cuda".
+class Search {
+ public:
+  Search(const BackendQuery& query, DeviceRuntime& device, bool allow_gated)
+      : query_(query), device_(device), allow_gated_(allow_gated) {}
+
+  BackendChoice run() {
+    BackendChoice choice;
+    std::string problem;  // of a faster kernel than the one that runs: the user is told
+    bool any = false;
+    for (const Kernel& kernel : cuda::kernels()) {
+      if (!kernel.has_arithmetic_of(query_.preset)) continue;
+      any = true;
+      std::string reason = unserved(kernel, query_, device_);
+      if (reason.empty() && kernel.gated() && !allow_gated_ &&
+          !kernel.validated_on(device_.info().architecture()))
+        reason = "not validated on compute capability " + device_.info().capability() +
+                 "; MMAEMU_ALLOW_GATED_KERNELS=1 lets its gates decide";
+      if (reason.empty()) {
+        const std::shared_ptr<const KernelState> state = device_.state(kernel);
+        if (state->available) {
+          choice.name = kernel.backend();
+          if (!problem.empty())
+            warn(choice, problem + "; " + choice.name + " runs instead");
+          else if (!state->detour.empty())
+            warn(choice, choice.name + " runs as NVRTC compiled it: " + state->detour);
+          return choice;
+        }
+        reason = state->reason;
+        if (problem.empty()) problem = kernel.backend() + " is unavailable: " + reason;
+      }
+      choice.fallbacks.push_back(kernel.backend() + ": " + reason);
+    }
+    if (!any)
+      choice.fallbacks.push_back("cuda: no kernel has the arithmetic of preset " + query_.preset.name);
+    return choice;
+  }
+
+ private:
+  static void warn(BackendChoice& choice, const std::string& message) {
+    choice.warnings.push_back({WarningKind::backend_fallback, message, "fallback|" + message});
+  }
+
+  const BackendQuery& query_;
+  DeviceRuntime& device_;
+  bool allow_gated_;
+};
+
+std::string joined(const std::vector<std::string>& parts) {
+  std::string text;
+  for (const std::string& part : parts) text += (text.empty() ? "" : "; ") + part;
+  return text;
+}
+
+BackendChoice reference_instead(const std::string& device, std::vector<std::string> fallbacks) {
+  BackendChoice choice{std::string(kReference), std::move(fallbacks), {}};
+  if (on_cuda(device)) {
+    const std::string reason = joined(choice.fallbacks);
+    choice.warnings.push_back(
+        {WarningKind::backend_fallback,
+         "tensors on " + device + " are computed by the reference on the CPU: " + reason,
+         "fallback|" + reason});
+  }
+  return choice;
+}
+
+// Why a kernel that was asked for by name cannot serve a call; empty where it does.
+std::string refusal(const Kernel& kernel, const BackendQuery& query, DeviceRuntime& device) {
+  const std::string reason = unserved(kernel, query, device);
+  return reason.empty() ? device.state(kernel)->reason : reason;
 }
 
 }  // namespace
 
-Result<BackendChoice> choose_backend(const std::string& name, const std::string& device) {
-  if (!known(name)) return unknown_backend("backend=", name);
-  std::string wanted = name;
+std::string unsupported_on(const Kernel& kernel, const cuda::DeviceInfo& device) {
+  if (!kernel.exists()) return "this version has no kernel " + std::string(kernel.name);
+  if (device.architecture() >= kernel.least_architecture) return {};
+  return "needs compute capability " + std::to_string(kernel.least_architecture / 10) + "." +
+         std::to_string(kernel.least_architecture % 10) + ", and " + device.name + " has " +
+         device.capability();
+}
+
+Result<CudaRuntime> cuda_runtime(const std::string& device) {
+  if (!on_cuda(device)) return CudaRuntime{nullptr, "tensors on " + device};
+  const Result<bool> disabled = environment_flag("MMAEMU_DISABLE_CUDA");
+  if (!disabled.ok()) return disabled.error();
+  if (disabled.value()) return CudaRuntime{nullptr, "MMAEMU_DISABLE_CUDA=1"};
+  Result<std::shared_ptr<DeviceRuntime>> runtime = DeviceRuntime::get(ordinal_of(device));
+  if (runtime.ok()) return CudaRuntime{std::move(runtime).value(), ""};
+  if (runtime.error().kind == ErrorKind::out_of_memory) return runtime.error();
+  return CudaRuntime{nullptr, runtime.error().message};
+}
+
+Result<BackendChoice> choose_backend(const BackendQuery& query) {
+  if (!known(query.name)) return unknown_backend("backend=", query.name);
+  std::string wanted = query.name;
   if (wanted == kAuto) {
     const std::string from_environment = environment_text("MMAEMU_BACKEND");
     if (!from_environment.empty()) {
@@ -55,20 +173,24 @@ Result<BackendChoice> choose_backend(const std::string& name, const std::string&
     }
   }
   if (wanted == kReference) return BackendChoice{wanted, {}, {}};
-  const Result<std::string> reason = no_cuda_reason(device);
-  if (!reason.ok()) return reason.error();
-  if (wanted != kAuto)
-    return Error{ErrorKind::backend_unavailable, "backend \"" + wanted +
-                                                     "\" is unavailable: " + reason.value() +
-                                                     "; backend=\"reference\" serves every call"};
-  BackendChoice choice{std::string(kReference), {"cuda: " + reason.value()}, {}};
-  if (on_cuda(device)) {
-    choice.warnings.push_back(
-        {WarningKind::backend_fallback,
-         "tensors on " + device + " are computed by the reference on the CPU: " + reason.value(),
-         "fallback|" + reason.value()});
+  const Result<CudaRuntime> runtime = cuda_runtime(query.device);
+  if (!runtime.ok()) return runtime.error();
+  const Result<bool> allow_gated = environment_flag("MMAEMU_ALLOW_GATED_KERNELS");
+  if (!allow_gated.ok()) return allow_gated.error();
+  if (runtime.value().device == nullptr) {
+    if (wanted != kAuto) return unavailable(wanted, runtime.value().reason);
+    return reference_instead(query.device, {"cuda: " + runtime.value().reason});
   }
-  return choice;
+  DeviceRuntime& device = *runtime.value().device;
+  if (const Kernel* kernel = wanted == kAuto || wanted == kAnyCuda ? nullptr : cuda::find_kernel(wanted)) {
+    const std::string reason = refusal(*kernel, query, device);
+    if (!reason.empty()) return unavailable(wanted, reason);
+    return BackendChoice{wanted, {}, {}};
+  }
+  BackendChoice choice = Search(query, device, allow_gated.value()).run();
+  if (!choice.name.empty()) return choice;
+  if (wanted == kAnyCuda) return unavailable(wanted, joined(choice.fallbacks));
+  return reference_instead(query.device, std::move(choice.fallbacks));
 }
 
 std::vector<BackendStatus> backends_status(const std::string& device) {
@@ -80,15 +202,29 @@ std::vector<BackendStatus> backends_status(const std::string& device) {
        .validated_here = target.ok(),
        .gates = {},
        .reason = target.ok() ? "CPU target " + std::string(target.value()) : target.error().message}};
-  const Result<std::string> reason = no_cuda_reason(device);
-  for (const std::string_view name : kCudaNames) {
-    if (name == "cuda") continue;
-    all.push_back({.name = std::string(name),
-                   .available = false,
-                   .source = "",
-                   .validated_here = false,
-                   .gates = {},
-                   .reason = reason.ok() ? reason.value() : reason.error().message});
+  const Result<CudaRuntime> runtime = cuda_runtime(device);
+  for (const Kernel& kernel : cuda::kernels()) {
+    BackendStatus status{.name = kernel.backend(),
+                         .available = false,
+                         .source = "",
+                         .validated_here = false,
+                         .gates = {},
+                         .reason = runtime.ok() ? runtime.value().reason : runtime.error().message};
+    if (runtime.ok() && runtime.value().device != nullptr) {
+      DeviceRuntime& found = *runtime.value().device;
+      const BackendQuery own{status.name, device, find_preset(kernel.preset).value(), "", ""};
+      status.validated_here = kernel.validated_on(found.info().architecture());
+      status.reason = unserved(kernel, own, found);
+      if (status.reason.empty()) {
+        const std::shared_ptr<const KernelState> state = found.state(kernel);
+        status.available = state->available;
+        status.source = state->source;
+        status.reason = state->available ? state->detour : state->reason;
+        for (const GateResult& gate : state->gates)
+          if (gate.passed) status.gates.push_back(gate.name);
+      }
+    }
+    all.push_back(std::move(status));
   }
   return all;
 }

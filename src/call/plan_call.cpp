@@ -128,7 +128,7 @@ void warn_of_maturity(const Profile& profile, std::vector<Warning>& warnings) {
 // The plan steps that scaled_mm and accumulate share: maturity, split, backend, plan. Returns whether the
 // call may go on.
 bool decide(CallPlan& plan, const SplitQuery& query, const Profile& profile, const SplitRequest& splitk,
-            const std::string& backend, const std::string& device) {
+            const BackendQuery& backend) {
   Result<SplitResolution> resolved = resolve_splitk(query, profile, splitk);
   if (!resolved.ok()) {
     plan.error = resolved.error();
@@ -137,7 +137,7 @@ bool decide(CallPlan& plan, const SplitQuery& query, const Profile& profile, con
   SplitResolution resolution = std::move(resolved).value();
   for (Warning& w : resolution.warnings) plan.warnings.push_back(std::move(w));
 
-  Result<BackendChoice> choice = choose_backend(backend, device);
+  Result<BackendChoice> choice = choose_backend(backend);
   if (!choice.ok()) {
     plan.error = choice.error();
     return false;
@@ -204,7 +204,9 @@ class ScaledMmPlanner {
       std::swap(query.M, query.N);
       std::swap(query.a_format, query.b_format);
     }
-    if (decide(plan_, query, call_.profile, call_.splitk, call_.backend, call_.input.device))
+    if (decide(
+            plan_, query, call_.profile, call_.splitk,
+            {call_.backend, call_.input.device, call_.profile.preset, call_.input.dtype, call_.mat2.dtype}))
       warn_of_resize();
     return std::move(plan_.error);
   }
@@ -483,7 +485,8 @@ CallPlan plan_accumulate(const AccumulateCall& call) try {
           .fast = call.use_fast_accum,
           .layout_std = contiguous(call.a) && contiguous(call.b),
           .strict = std::nullopt},
-         call.profile, call.splitk, call.backend, call.a.device);
+         call.profile, call.splitk,
+         {call.backend, call.a.device, call.profile.preset, call.a.dtype, call.b.dtype});
   return plan;
 } catch (...) {
   return failed(out_of_memory());

@@ -22,7 +22,8 @@ std::vector<std::pair<std::string, std::string>> environment_settings() {
   std::vector<std::pair<std::string, std::string>> settings;
   for (const char* variable :
        {"MMAEMU_PROFILE", "MMAEMU_BACKEND", "MMAEMU_SPLITK_STRICT", "MMAEMU_DISABLE_CUDA",
-        "MMAEMU_CPU_TARGET", "MMAEMU_NUM_THREADS", "MMAEMU_LIBCUDA_PATH"}) {
+        "MMAEMU_CPU_TARGET", "MMAEMU_NUM_THREADS", "MMAEMU_ALLOW_GATED_KERNELS", "MMAEMU_CACHE_DIR",
+        "MMAEMU_FATBIN_DIR", "MMAEMU_LIBCUDA_PATH", "MMAEMU_NVRTC_PATH"}) {
     if (const char* value = std::getenv(variable)) settings.emplace_back(variable, value);
   }
   return settings;

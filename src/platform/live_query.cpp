@@ -1,5 +1,5 @@
-// The CUDA driver and cuBLASLt through dlopen: which device this is, and what its heuristic chooses. Types
-// and constants are the C ABI of cuda.h and cublasLt.h (12.x), declared here so that building needs neither.
+// cuBLASLt through dlopen: whether a device is a profile's, and what its heuristic chooses. Types and
+// constants are the C ABI of cublasLt.h (12.x), declared here so that building does not need it.
 #include "platform/live_query.h"
 
 #include <array>
@@ -9,20 +9,17 @@
 #include <dlfcn.h>
 #include <map>
 #include <memory>
-#include <mutex>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
+#include "platform/driver.h"
 #include "platform/environment.h"
 
 namespace mmaemu {
 namespace {
 
-// ---- cuda.h
-using DriverStatus = int;  // CUresult, 0: success
-using Device = int;        // CUdevice
-constexpr int kMultiprocessorCount = 16;
+constexpr int kMultiprocessorCount = 16;  // cuda.h: CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT
 
 // ---- library_types.h, cublas_api.h, cublasLt.h
 using LtStatus = int;  // cublasStatus_t, 0: success
@@ -65,53 +62,6 @@ template <class Function>
 void find_symbol(void* library, const char* name, Function*& function, bool& complete) {
   function = reinterpret_cast<Function*>(dlsym(library, name));
   complete = complete && function != nullptr;
-}
-
-struct Driver {
-  DriverStatus (*init)(unsigned) = nullptr;
-  DriverStatus (*device_get)(Device*, int) = nullptr;
-  DriverStatus (*device_get_name)(char*, int, Device) = nullptr;
-  DriverStatus (*device_get_attribute)(int*, int, Device) = nullptr;
-  DriverStatus (*context_get_current)(void**) = nullptr;
-  DriverStatus (*context_get_device)(Device*) = nullptr;
-  bool usable = false;  // complete and initialized
-};
-
-// Loaded and initialized once per path and process: a machine without a driver pays for the search once.
-const Driver& driver() {
-  static std::mutex mutex;
-  static std::map<std::string, Driver> drivers;
-  std::string path = environment_text("MMAEMU_LIBCUDA_PATH");
-  if (path.empty()) path = "libcuda.so.1";
-  const std::lock_guard lock(mutex);
-  const auto [slot, added] = drivers.try_emplace(path);
-  Driver& loaded = slot->second;
-  if (!added) return loaded;
-  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-  if (library == nullptr) return loaded;
-  bool complete = true;
-  find_symbol(library, "cuInit", loaded.init, complete);
-  find_symbol(library, "cuDeviceGet", loaded.device_get, complete);
-  find_symbol(library, "cuDeviceGetName", loaded.device_get_name, complete);
-  find_symbol(library, "cuDeviceGetAttribute", loaded.device_get_attribute, complete);
-  find_symbol(library, "cuCtxGetCurrent", loaded.context_get_current, complete);
-  find_symbol(library, "cuCtxGetDevice", loaded.context_get_device, complete);
-  loaded.usable = complete && loaded.init(0) == 0;
-  return loaded;
-}
-
-// The device of an ordinal, or without one the current context's, else the first.
-std::optional<Device> find_device(const Driver& cuda, std::optional<int> ordinal) {
-  Device device = 0;
-  if (!ordinal) {
-    void* context = nullptr;
-    if (cuda.context_get_current(&context) == 0 && context != nullptr) {
-      if (cuda.context_get_device(&device) != 0) return std::nullopt;
-      return device;
-    }
-  }
-  if (cuda.device_get(&device, ordinal.value_or(0)) != 0) return std::nullopt;
-  return device;
 }
 
 struct CublasLt {
@@ -202,7 +152,7 @@ std::string version_text(const std::vector<int>& version) {
 // A device that is the profile's, with its cuBLASLt, or why it is not.
 struct Match {
   std::optional<CublasLt> lt;
-  Device device = 0;
+  CudaDevice device = 0;
   std::string reason;
 };
 
@@ -212,9 +162,9 @@ Match match(const Profile& profile, std::optional<int> ordinal) {
     return no("the profile has no device to compare with");
   const std::vector<int> wanted = version_parts(*profile.cublaslt_version);
   if (wanted.size() < 3) return no("the profile's cuBLASLt version is not major.minor.patch");
-  const Driver& cuda = driver();
+  const Driver& cuda = cuda_driver();
   if (!cuda.usable) return no("there is no usable CUDA driver to ask its cuBLASLt");
-  const std::optional<Device> device = find_device(cuda, ordinal);
+  const std::optional<CudaDevice> device = find_cuda_device(cuda, ordinal);
   if (!device) return no("there is no such CUDA device");
   std::array<char, 256> gpu{};
   int multiprocessors = 0;
@@ -366,9 +316,9 @@ LiveQuery& cublaslt_query() {
 std::optional<std::string> cuda_device_name(std::optional<int> device) {
   const Result<bool> disabled = environment_flag("MMAEMU_DISABLE_CUDA");
   if (!disabled.ok() || disabled.value()) return std::nullopt;
-  const Driver& cuda = driver();
+  const Driver& cuda = cuda_driver();
   if (!cuda.usable) return std::nullopt;
-  const std::optional<Device> found = find_device(cuda, device);
+  const std::optional<CudaDevice> found = find_cuda_device(cuda, device);
   std::array<char, 256> gpu{};
   if (!found || cuda.device_get_name(gpu.data(), static_cast<int>(gpu.size()) - 1, *found) != 0)
     return std::nullopt;

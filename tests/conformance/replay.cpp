@@ -13,9 +13,9 @@
 
 #include "mmaemu/call.h"
 
+#include "base/sha256.h"
 #include "numpy_random.h"
 #include "referee.h"
-#include "sha256.h"
 
 namespace mmaemu::testing {
 

@@ -83,13 +83,13 @@ def test_selftest_exits_4_where_nothing_could_be_tested(options: tuple[str, ...]
 
 
 def test_selftest_writes_json() -> None:
-    assert report("selftest", "--kernels", "v1", status=NOTHING) == {"kernels": {}}
+    assert report("selftest", "--kernels", "v1", status=NOTHING) == {"kernels": {}, "required": []}
 
 
 def test_selftest_of_an_unknown_kernel_is_a_usage_error() -> None:
     result = run_cli("selftest", "--kernels", "v1,v2")
     assert (result.returncode, result.stdout) == (USAGE, "")
-    assert "'v2' is not a kernel; the kernels are tc3, v9, v4, v1, h4, h1" in result.stderr
+    assert '"v2" is not a kernel; the kernels are tc3, v9, v4, v1, h4, h1' in result.stderr
 
 
 # --- explain --------------------------------------------------------------------------------------------------

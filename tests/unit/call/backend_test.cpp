@@ -17,6 +17,10 @@ using testing::ScopedVariable;
 const std::vector<std::string> kCudaNames{"cuda",     "cuda:v1", "cuda:v4", "cuda:v9",
                                           "cuda:tc3", "cuda:h1", "cuda:h4"};
 
+Result<BackendChoice> choose(const std::string& name, const std::string& device) {
+  return choose_backend({name, device, find_preset("ada").value(), "e4m3", "e4m3"});
+}
+
 // Without the variables that a test's environment may hold.
 class Backends : public ::testing::Test {
  private:
@@ -25,11 +29,11 @@ class Backends : public ::testing::Test {
 };
 
 TEST_F(Backends, AutoIsTheReferenceWithTheReason) {
-  const BackendChoice on_cpu = choose_backend("auto", "cpu").value();
+  const BackendChoice on_cpu = choose("auto", "cpu").value();
   EXPECT_EQ(on_cpu.name, "reference");
   EXPECT_EQ(on_cpu.fallbacks, (std::vector<std::string>{"cuda: tensors on cpu"}));
   EXPECT_TRUE(on_cpu.warnings.empty());
-  const BackendChoice on_cuda = choose_backend("auto", "cuda:0").value();
+  const BackendChoice on_cuda = choose("auto", "cuda:0").value();
   EXPECT_EQ(on_cuda.name, "reference");
   EXPECT_EQ(on_cuda.fallbacks.size(), 1U);
   ASSERT_EQ(on_cuda.warnings.size(), 1U);
@@ -39,7 +43,7 @@ TEST_F(Backends, AutoIsTheReferenceWithTheReason) {
 
 TEST_F(Backends, ReferenceIsChosenWithoutAFallback) {
   for (const char* device : {"cpu", "cuda:0"}) {
-    const BackendChoice choice = choose_backend("reference", device).value();
+    const BackendChoice choice = choose("reference", device).value();
     EXPECT_EQ(choice.name, "reference");
     EXPECT_TRUE(choice.fallbacks.empty());
     EXPECT_TRUE(choice.warnings.empty());
@@ -49,7 +53,7 @@ TEST_F(Backends, ReferenceIsChosenWithoutAFallback) {
 TEST_F(Backends, NamedKernelsAreUnavailable) {
   for (const std::string& name : kCudaNames) {
     for (const char* device : {"cpu", "cuda:0"}) {
-      const Result<BackendChoice> choice = choose_backend(name, device);
+      const Result<BackendChoice> choice = choose(name, device);
       ASSERT_FALSE(choice.ok()) << name << " on " << device;
       EXPECT_EQ(choice.error().kind, ErrorKind::backend_unavailable);
       EXPECT_NE(choice.error().message.find("\"" + name + "\""), std::string::npos) << choice.error().message;
@@ -59,7 +63,7 @@ TEST_F(Backends, NamedKernelsAreUnavailable) {
 
 TEST_F(Backends, DisabledCudaIsTheReason) {
   const ScopedVariable disable("MMAEMU_DISABLE_CUDA", "1");
-  const Result<BackendChoice> choice = choose_backend("cuda:v4", "cuda:0");
+  const Result<BackendChoice> choice = choose("cuda:v4", "cuda:0");
   ASSERT_FALSE(choice.ok());
   EXPECT_NE(choice.error().message.find("MMAEMU_DISABLE_CUDA=1"), std::string::npos)
       << choice.error().message;
@@ -67,7 +71,7 @@ TEST_F(Backends, DisabledCudaIsTheReason) {
 
 TEST_F(Backends, UnknownNamesAreValueErrorsWithTheKnownOnes) {
   for (const char* name : {"", "Auto", "cuda:v2", "cpu"}) {
-    const Result<BackendChoice> choice = choose_backend(name, "cpu");
+    const Result<BackendChoice> choice = choose(name, "cpu");
     ASSERT_FALSE(choice.ok()) << name;
     EXPECT_EQ(choice.error().kind, ErrorKind::value_error);
     EXPECT_EQ(choice.error().message.find("backend="), 0U) << choice.error().message;
@@ -79,20 +83,20 @@ TEST_F(Backends, UnknownNamesAreValueErrorsWithTheKnownOnes) {
 TEST_F(Backends, VariableReplacesAutoAlone) {
   {
     const ScopedVariable variable("MMAEMU_BACKEND", "reference");
-    EXPECT_TRUE(choose_backend("auto", "cpu").value().fallbacks.empty());
+    EXPECT_TRUE(choose("auto", "cpu").value().fallbacks.empty());
   }
   {
     const ScopedVariable variable("MMAEMU_BACKEND", "cuda:h4");
-    EXPECT_EQ(choose_backend("auto", "cpu").error().kind, ErrorKind::backend_unavailable);
-    EXPECT_EQ(choose_backend("reference", "cpu").value().name, "reference");
+    EXPECT_EQ(choose("auto", "cpu").error().kind, ErrorKind::backend_unavailable);
+    EXPECT_EQ(choose("reference", "cpu").value().name, "reference");
   }
   {
     const ScopedVariable variable("MMAEMU_BACKEND", "fast");
-    const Result<BackendChoice> choice = choose_backend("auto", "cpu");
+    const Result<BackendChoice> choice = choose("auto", "cpu");
     ASSERT_FALSE(choice.ok());
     EXPECT_EQ(choice.error().kind, ErrorKind::value_error);
     EXPECT_EQ(choice.error().message.find("MMAEMU_BACKEND="), 0U) << choice.error().message;
-    EXPECT_TRUE(choose_backend("reference", "cpu").ok());
+    EXPECT_TRUE(choose("reference", "cpu").ok());
   }
 }
 

@@ -1,13 +1,13 @@
-// SHA-256 (FIPS 180-4): recorded results that are too large to keep are recorded by their hash.
+// SHA-256 (FIPS 180-4): names cached binaries, and recorded results that are too large to keep.
 #pragma once
 
 #include <cstddef>
 #include <span>
 #include <string>
 
-namespace mmaemu::testing {
+namespace mmaemu {
 
 // Lower-case hexadecimal, as Python's hashlib prints it.
 std::string sha256(std::span<const std::byte> bytes);
 
-}  // namespace mmaemu::testing
+}  // namespace mmaemu

@@ -1,11 +1,11 @@
-#include "sha256.h"
+#include "base/sha256.h"
 
 #include <array>
 #include <bit>
 #include <cstdint>
 #include <vector>
 
-namespace mmaemu::testing {
+namespace mmaemu {
 namespace {
 
 using State = std::array<std::uint32_t, 8>;
@@ -80,4 +80,4 @@ std::string sha256(std::span<const std::byte> bytes) {
   return text;
 }
 
-}  // namespace mmaemu::testing
+}  // namespace mmaemu

@@ -1,0 +1,19 @@
+// The kernels' sources as bytes of the library, for NVRTC. The build defines the paths; ELF assemblers only.
+    .section .rodata
+
+.macro source symbol, path
+    .hidden mmaemu_source_\symbol\()_begin
+    .hidden mmaemu_source_\symbol\()_end
+    .globl mmaemu_source_\symbol\()_begin
+    .globl mmaemu_source_\symbol\()_end
+mmaemu_source_\symbol\()_begin:
+    .incbin "\path"
+mmaemu_source_\symbol\()_end:
+.endm
+
+    source compose, MMAEMU_SOURCE_COMPOSE
+    source device, MMAEMU_SOURCE_DEVICE
+    source kernels, MMAEMU_SOURCE_KERNELS
+    source portable, MMAEMU_SOURCE_PORTABLE
+
+    .section .note.GNU-stack, "", %progbits

@@ -1,0 +1,3 @@
+// Everything that a kernel's binary holds.
+#include "compose.cu"
+#include "portable.cu"

@@ -1,0 +1,118 @@
+"""Products of CUDA tensors, on the fake device: the reference's bits, in the caller's stream, and no half results."""
+
+from __future__ import annotations
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import fake_gpu
+import mmaemu
+from calls import E4M3, E5M2, arguments, bits, codes
+from mmaemu import BackendFallbackWarning, BackendUnavailableError, MmaemuError
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> fake_gpu.FakeGpu:
+    return fake_gpu.device_zero(monkeypatch, tmp_path)
+
+
+def on_both(**changes: Any) -> tuple[torch.Tensor, torch.Tensor]:
+    call = arguments(**changes)
+    return mmaemu.scaled_mm(**call), mmaemu.scaled_mm(**(call | {"backend": "reference"}))
+
+
+@pytest.mark.filterwarnings("ignore::mmaemu.UnverifiedSplitWarning")
+@pytest.mark.parametrize("profile", ["ada", "hopper"])
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize("S", [1, 3])
+@pytest.mark.parametrize("out", ["float32", "bfloat16", "float16", "float8_e4m3fn"])
+def test_a_kernel_gives_the_bits_of_the_reference(
+    gpu: fake_gpu.FakeGpu, profile: str, fast: bool, S: int, out: str
+) -> None:
+    scheme = {"ada": "serial", "hopper": "contiguous"}[profile]
+    result, reference = on_both(
+        input=codes(19, 432, seed=3),
+        mat2=codes(32, 432, seed=4).t(),
+        scale_result=torch.tensor(1.7),
+        out_dtype=getattr(torch, out),
+        use_fast_accum=fast,
+        profile=profile,
+        splitk=1 if S == 1 else (S, scheme),
+    )
+    assert bits(result) == bits(reference)
+    assert gpu.launches() > 0
+
+
+@pytest.mark.parametrize(("a", "b"), [(E4M3, E5M2), (E5M2, E4M3)])
+def test_kernels_serve_mixed_pairs(gpu: fake_gpu.FakeGpu, a: torch.dtype, b: torch.dtype) -> None:
+    result, reference = on_both(input=codes(16, 32, a), mat2=codes(16, 32, b).t(), backend="cuda:v1")
+    assert bits(result) == bits(reference)
+
+
+@pytest.mark.parametrize("K", [1, 15, 16, 33, 128])
+def test_accumulate_takes_any_k_and_layout(gpu: fake_gpu.FakeGpu, K: int) -> None:
+    a, b = codes(K, 5, seed=1).t(), codes(7, 2 * K, seed=2)[:, ::2]
+    how = {"use_fast_accum": True, "splitk": 1, "profile": "hopper"}
+    result = mmaemu.accumulate(a, b, backend="cuda:h1", **how)
+    assert bits(result) == bits(mmaemu.accumulate(a, b, backend="reference", **how))
+
+
+def test_nothing_is_waited_for_or_copied_to_the_host(gpu: fake_gpu.FakeGpu) -> None:
+    mmaemu.scaled_mm(**arguments())
+    waits = ("cuStreamSynchronize", "cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync", "cuMemAlloc")
+    before = [gpu.calls(name) for name in waits]
+    mmaemu.scaled_mm(**arguments())
+    assert [gpu.calls(name) for name in waits] == before
+
+
+def test_a_failed_launch_is_an_error_and_out_stays_as_it_was(gpu: fake_gpu.FakeGpu) -> None:
+    mmaemu.scaled_mm(**arguments())
+    gpu.fail_launch("mmaemu_finish")
+    out = torch.full((16, 16), 7.0)
+    with pytest.raises(MmaemuError, match=r"the launch of mmaemu_finish fails: CUDA_ERROR_LAUNCH_FAILED \(719\)"):
+        mmaemu.scaled_mm(**arguments(out=out))
+    assert (out == 7.0).all()
+
+
+def test_a_failed_gate_is_told_once_and_the_reference_runs(gpu: fake_gpu.FakeGpu) -> None:
+    gpu.spoil("mmaemu_v1_e4m3e4m3")
+    with pytest.warns(BackendFallbackWarning, match=r"computed by the reference on the CPU: .*gate smoke failed"):
+        first = mmaemu.scaled_mm(**arguments())
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert bits(mmaemu.scaled_mm(**arguments())) == bits(first)
+    with pytest.raises(BackendUnavailableError, match="gate smoke failed"):
+        mmaemu.scaled_mm(**arguments(backend="cuda:v1"))
+
+
+def test_a_kernel_of_another_preset_cannot_serve(gpu: fake_gpu.FakeGpu) -> None:
+    with pytest.raises(BackendUnavailableError, match="serves preset hopper, not ada"):
+        mmaemu.scaled_mm(**arguments(backend="cuda:h1"))
+
+
+def test_explain_names_the_kernel_and_why_faster_ones_are_skipped(gpu: fake_gpu.FakeGpu) -> None:
+    plan = mmaemu.explain(**arguments())
+    assert (plan.validation, plan.backend, plan.warnings) == ("ok", "cuda:v1", [])
+    assert [reason.partition(": ")[0] for reason in plan.fallbacks] == ["cuda:tc3", "cuda:v9", "cuda:v4"]
+    assert mmaemu.explain(**arguments(profile="hopper")).backend == "cuda:h1"
+
+
+def test_the_environment_overrides_auto(gpu: fake_gpu.FakeGpu, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("MMAEMU_BACKEND", "reference")
+    assert mmaemu.explain(**arguments()).backend == "reference"
+    monkeypatch.setenv("MMAEMU_BACKEND", "cuda")
+    assert mmaemu.explain(**arguments()).backend == "cuda:v1"
+    monkeypatch.setenv("MMAEMU_DISABLE_CUDA", "1")
+    with pytest.raises(BackendUnavailableError, match="MMAEMU_DISABLE_CUDA=1"):
+        mmaemu.scaled_mm(**arguments())
+
+
+def test_tensors_on_the_cpu_touch_no_driver(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    gpu = fake_gpu.driver_only(monkeypatch, tmp_path)
+    mmaemu.scaled_mm(**arguments())
+    mmaemu.explain(**arguments())
+    assert gpu.calls() == 0

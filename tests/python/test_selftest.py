@@ -1,0 +1,80 @@
+"""selftest and python -m mmaemu selftest on the fake device: verdicts, the cache, exit status."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+import fake_gpu
+import mmaemu
+from calls import run_cli
+from mmaemu.cli import main
+
+
+@pytest.fixture
+def gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> fake_gpu.FakeGpu:
+    return fake_gpu.driver_only(monkeypatch, tmp_path)
+
+
+def test_every_kernel_has_its_gates(gpu: fake_gpu.FakeGpu) -> None:
+    results = mmaemu.selftest()
+    assert list(results) == ["tc3", "v9", "v4", "v1", "h4", "h1"]
+    for kernel in ("v1", "h1"):
+        assert [(gate.name, gate.passed) for gate in results[kernel]] == [("load", True), ("smoke", True)]
+        smoke = results[kernel][1]
+        assert smoke.details["mismatches"] == 0
+        assert smoke.details["elements"] > 10_000
+        assert smoke.seconds > 0
+    assert results["v4"][0].passed is False
+    assert "no kernel v4" in results["v4"][0].reason
+
+
+def test_verdicts_are_cached_until_forced(gpu: fake_gpu.FakeGpu, tmp_path: Path) -> None:
+    assert not mmaemu.selftest(kernels="v1", force=True)["v1"][1].cached
+    assert len(list((tmp_path / "cache" / "verdicts").iterdir())) == 1
+    gpu.spoil("mmaemu_v1")
+    assert mmaemu.selftest(kernels=["v1"])["v1"][1].passed
+    forced = mmaemu.selftest(0, kernels="v1", force=True)["v1"][1]
+    assert (forced.passed, forced.cached) == (False, False)
+
+
+def test_the_status_says_what_loaded_and_passed(gpu: fake_gpu.FakeGpu) -> None:
+    status = mmaemu.backends_status(0)
+    v1 = status["cuda:v1"]
+    assert (v1.available, v1.source, v1.validated_here, v1.gates) == (True, "fatbin", False, ("load", "smoke"))
+    assert not any(entry.validated_here for name, entry in status.items() if name != "reference")
+
+
+def test_passing_kernels_give_status_0(gpu: fake_gpu.FakeGpu, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["selftest", "--kernels", "v1,h1", "--json", "-"]) == 0
+    report = json.loads(capsys.readouterr().out)
+    assert report["required"] == ["v1", "h1"]
+    assert [gate["name"] for gate in report["kernels"]["v1"]] == ["load", "smoke"]
+
+
+def test_a_required_kernel_that_fails_gives_status_1(gpu: fake_gpu.FakeGpu, capsys: pytest.CaptureFixture[str]) -> None:
+    gpu.spoil("mmaemu_h1")
+    assert main(["selftest", "--kernels", "h1"]) == 1
+    assert "FAILED smoke" in capsys.readouterr().out
+
+
+def test_a_kernel_that_is_not_required_may_fail(gpu: fake_gpu.FakeGpu) -> None:
+    assert main(["selftest"]) == 0
+    assert main(["selftest", "--kernels", "tc3"]) == 1
+
+
+def test_an_unknown_kernel_is_a_usage_error(gpu: fake_gpu.FakeGpu) -> None:
+    assert main(["selftest", "--kernels", "v2"]) == 2
+
+
+def test_a_device_that_is_not_there_gives_status_4(gpu: fake_gpu.FakeGpu, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["selftest", "--device", "3"]) == 4
+    assert "there is no CUDA device 3" in capsys.readouterr().out
+
+
+def test_without_cuda_the_status_is_4() -> None:
+    result = run_cli("selftest")
+    assert result.returncode == 4
+    assert "nothing could be tested" in result.stdout

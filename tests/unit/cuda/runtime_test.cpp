@@ -1,0 +1,394 @@
+// The whole host path on a fake driver whose launches run the kernels' sources on the host.
+#include <algorithm>
+#include <cstring>
+#include <dlfcn.h>
+#include <gtest/gtest.h>
+
+#include "mmaemu/call.h"
+#include "mmaemu/cuda.h"
+
+#include "../platform/scoped_environment.h"
+#include "base/sha256.h"
+#include "call/backend.h"
+#include "cuda/images.h"
+#include "cuda/launcher.h"
+#include "cuda/smoke.h"
+#include "fake_gpu.h"
+#include "temporary_folder.h"
+
+namespace mmaemu {
+namespace {
+
+using testing::contents;
+using testing::FakeGpu;
+using testing::files_below;
+using testing::fill;
+using testing::ScopedVariable;
+using testing::TemporaryFolder;
+
+template <class Function>
+Function* fake(const char* name) {
+  static void* library = dlopen(MMAEMU_FAKE_GPU, RTLD_NOW | RTLD_LOCAL);
+  return reinterpret_cast<Function*>(dlsym(library, name));
+}
+
+BackendQuery query(const std::string& name, const std::string& preset = "ada") {
+  return {name, "cuda:0", find_preset(preset).value(), "e4m3", "e4m3"};
+}
+
+// A fatbin of the fake driver's, with its manifest.
+class CudaHost : public ::testing::Test {
+ protected:
+  void SetUp() override {
+    fake<void()>("fake_gpu_reset")();
+    std::string image = "fake fatbin sm_75 sm_89 sm_90";
+    for (const cuda::Kernel& kernel : cuda::kernels())
+      if (kernel.exists())
+        for (const std::string& name : cuda::function_names(kernel)) image += " " + name;
+    prepare(image, cuda::source_hash(), sha256(bytes_of(image)));
+  }
+  void TearDown() override {
+    EXPECT_TRUE(gpu_.pushed.empty());
+    EXPECT_TRUE(gpu_.memory.empty());
+    EXPECT_TRUE(gpu_.streams.empty());
+  }
+  void prepare(const std::string& image, const std::string& source, const std::string& hash) {
+    fill(fatbins_ / "kernels.fatbin", image);
+    std::string text = R"({"source_sha256": ")" + source + R"(", "images": [)";
+    for (const char* kernel : {"v1", "h1"})
+      text += std::string(text.back() == '[' ? "" : ", ") + R"({"kernel": ")" + kernel +
+              R"(", "file": "kernels.fatbin", "sha256": ")" + hash + R"("})";
+    fill(fatbins_ / "manifest.json", text + "]}");
+  }
+  std::string reason(const std::string& name = "cuda:v1") {
+    const Result<BackendChoice> choice = choose_backend(query(name));
+    EXPECT_FALSE(choice.ok());
+    if (choice.ok()) return "";
+    EXPECT_EQ(choice.error().kind, ErrorKind::backend_unavailable);
+    return choice.error().message;
+  }
+  static void expect_mentions(const std::string& text, const std::string& part) {
+    EXPECT_NE(text.find(part), std::string::npos) << text;
+  }
+
+  TemporaryFolder cache_;
+  TemporaryFolder fatbins_;
+  ScopedVariable driver_{"MMAEMU_LIBCUDA_PATH", MMAEMU_FAKE_GPU};
+  ScopedVariable cache_variable_{"MMAEMU_CACHE_DIR", cache_.path()};
+  ScopedVariable fatbin_variable_{"MMAEMU_FATBIN_DIR", fatbins_.path()};
+  ScopedVariable nvrtc_variable_{"MMAEMU_NVRTC_PATH", "/no/libnvrtc.so"};
+  ScopedVariable backend_{"MMAEMU_BACKEND", std::nullopt};
+  ScopedVariable disable_{"MMAEMU_DISABLE_CUDA", std::nullopt};
+  ScopedVariable gated_{"MMAEMU_ALLOW_GATED_KERNELS", std::nullopt};
+  FakeGpu& gpu_ = *fake<FakeGpu*()>("fake_gpu")();
+};
+
+TEST_F(CudaHost, KernelsPassTheirGatesAndAreChosen) {
+  const BackendChoice ada = choose_backend(query("auto")).value();
+  EXPECT_EQ(ada.name, "cuda:v1");
+  ASSERT_EQ(ada.fallbacks.size(), 3U);
+  EXPECT_EQ(ada.fallbacks[0], "cuda:tc3: this version has no kernel tc3");
+  EXPECT_TRUE(ada.warnings.empty());
+  EXPECT_EQ(choose_backend(query("cuda", "hopper")).value().name, "cuda:h1");
+  EXPECT_EQ(choose_backend(query("cuda:h1", "hopper")).value().name, "cuda:h1");
+  const std::vector<BackendStatus> status = backends_status("cuda:0");
+  const auto v1 = std::ranges::find(status, "cuda:v1", &BackendStatus::name);
+  ASSERT_NE(v1, status.end());
+  EXPECT_EQ(*v1, (BackendStatus{"cuda:v1", true, "fatbin", false, {"load", "smoke"}, ""}));
+}
+
+TEST_F(CudaHost, KernelServesItsPresetAlone) {
+  expect_mentions(reason("cuda:h1"), "serves preset hopper, not ada");
+  Preset own = find_preset("ada").value();
+  own.frac = 14;
+  const BackendChoice choice = choose_backend({"auto", "cuda:0", own, "e4m3", "e4m3"}).value();
+  EXPECT_EQ(choice.name, "reference");
+  ASSERT_EQ(choice.warnings.size(), 1U);
+}
+
+TEST_F(CudaHost, OtherFormatsAreServedByTheReference) {
+  BackendQuery both = query("auto");
+  both.a_format = both.b_format = "float8_e5m2";
+  EXPECT_EQ(choose_backend(both).value().name, "reference");
+  both.name = "cuda:v1";
+  expect_mentions(choose_backend(both).error().message, "serves e4m3 x e4m3");
+  both.a_format = "float8_e4m3fn";
+  EXPECT_TRUE(choose_backend(both).ok());
+}
+
+TEST_F(CudaHost, TensorsOnTheCpuTouchNoDriver) {
+  BackendQuery cpu = query("auto");
+  cpu.device = "cpu";
+  EXPECT_EQ(choose_backend(cpu).value().name, "reference");
+  cpu.name = "cuda:v1";
+  EXPECT_FALSE(choose_backend(cpu).ok());
+  backends_status("cpu");
+  EXPECT_EQ(gpu_.total_calls(), 0);
+}
+
+TEST_F(CudaHost, DisabledDriverIsNotTouched) {
+  const ScopedVariable disabled("MMAEMU_DISABLE_CUDA", "1");
+  expect_mentions(reason(), "MMAEMU_DISABLE_CUDA=1");
+  EXPECT_TRUE(selftest("cuda:0", {}, true).value().empty());
+  EXPECT_EQ(gpu_.total_calls(), 0);
+}
+
+TEST_F(CudaHost, DriverProblemsAreReasons) {
+  {
+    const ScopedVariable none("MMAEMU_LIBCUDA_PATH", "/no/libcuda.so");
+    expect_mentions(reason(), "no CUDA driver");
+  }
+  {
+    const ScopedVariable old("MMAEMU_LIBCUDA_PATH", MMAEMU_OLD_DRIVER);
+    expect_mentions(reason(), "there is no CUDA device 0");
+  }
+  gpu_.driver_version = 11040;
+  expect_mentions(reason(), "too old: it supports CUDA 11.4");
+  gpu_.driver_version = 12080;
+  gpu_.devices.clear();
+  expect_mentions(reason(), "there is no CUDA device 0");
+}
+
+TEST_F(CudaHost, BinaryThatIsNotTheManifestsIsNotLoaded) {
+  fill(fatbins_ / "kernels.fatbin", contents(fatbins_ / "kernels.fatbin") + " ");
+  expect_mentions(reason(), "its SHA-256 differs");
+  EXPECT_TRUE(gpu_.images.empty());
+}
+
+TEST_F(CudaHost, BinaryOfOtherSourcesIsNotLoaded) {
+  const std::string image = contents(fatbins_ / "kernels.fatbin");
+  prepare(image, std::string(64, '0'), sha256(bytes_of(image)));
+  expect_mentions(reason(), "other sources");
+  EXPECT_TRUE(gpu_.images.empty());
+}
+
+TEST_F(CudaHost, BuiltBinariesAreOfTheseSources) {
+  if (std::string(MMAEMU_BUILT_FATBINS).empty()) GTEST_SKIP() << "no nvcc on this machine";
+  const ScopedVariable built("MMAEMU_FATBIN_DIR", MMAEMU_BUILT_FATBINS);
+  for (const cuda::Kernel& kernel : cuda::kernels()) {
+    const Result<cuda::Image> image = cuda::prebuilt_image(kernel);
+    EXPECT_EQ(image.ok(), kernel.exists()) << kernel.name << (image.ok() ? "" : ": " + image.error().message);
+  }
+}
+
+TEST_F(CudaHost, DamagedManifestIsAReason) {
+  for (const char* text : {"", "{", "[]", "{\"images\": 3}"}) {
+    fill(fatbins_ / "manifest.json", text);
+    const TemporaryFolder fresh;
+    const ScopedVariable cache("MMAEMU_CACHE_DIR", fresh.path());
+    EXPECT_FALSE(choose_backend(query("cuda:v1")).ok()) << text;
+  }
+  EXPECT_TRUE(gpu_.images.empty());
+}
+
+TEST_F(CudaHost, ArchitectureWithoutABinaryIsAReason) {
+  gpu_.devices[0].major = 12;
+  gpu_.devices[0].minor = 1;
+  expect_mentions(reason(), "CUDA_ERROR_NO_BINARY_FOR_GPU (209)");
+  expect_mentions(reason(), "no NVRTC found");
+  const BackendChoice choice = choose_backend(query("auto")).value();
+  EXPECT_EQ(choice.name, "reference");
+  ASSERT_EQ(choice.warnings.size(), 1U);
+  expect_mentions(choice.warnings[0].message, "CUDA_ERROR_NO_BINARY_FOR_GPU");
+}
+
+TEST_F(CudaHost, NvrtcServesWhereNoBinaryDoes) {
+  if (std::string(MMAEMU_NVRTC).empty()) GTEST_SKIP() << "no NVRTC on this machine";
+  const ScopedVariable nvrtc("MMAEMU_NVRTC_PATH", MMAEMU_NVRTC);
+  std::filesystem::remove(fatbins_ / "manifest.json");
+  const BackendChoice choice = choose_backend(query("auto")).value();
+  EXPECT_EQ(choice.name, "cuda:v1");
+  ASSERT_FALSE(choice.warnings.empty());
+  const std::vector<std::string> kept = files_below(cache_ / "cubins");
+  ASSERT_EQ(kept.size(), 1U);
+  ASSERT_EQ(gpu_.images.size(), 1U);
+  EXPECT_TRUE(gpu_.images[0].starts_with("\177ELF"));
+
+  // A damaged entry is compiled anew. h1's runtime state is not made yet, and its binary is the same.
+  const std::string whole = contents(kept[0]);
+  fill(kept[0], whole.substr(0, whole.size() - 1));
+  EXPECT_TRUE(choose_backend(query("cuda:h1", "hopper")).ok());
+  EXPECT_EQ(contents(kept[0]).size(), whole.size());
+}
+
+TEST_F(CudaHost, FailedGateMakesAKernelUnavailable) {
+  gpu_.spoiled = "mmaemu_v1_e4m3e4m3";
+  const BackendChoice choice = choose_backend(query("auto")).value();
+  EXPECT_EQ(choice.name, "reference");
+  expect_mentions(choice.warnings.at(0).message, "gate smoke failed");
+  expect_mentions(reason(), "elements differ in random codes (e4m3 x e4m3)");
+  const std::vector<KernelVerdict> verdicts = selftest("cuda:0", {"v1"}, false).value();
+  ASSERT_EQ(verdicts.size(), 1U);
+  EXPECT_TRUE(verdicts[0].required);
+  EXPECT_FALSE(verdicts[0].gates.back().passed);
+  gpu_.spoiled.clear();
+  EXPECT_TRUE(selftest("cuda:0", {"v1"}, true).value()[0].gates.back().passed);
+  EXPECT_TRUE(choose_backend(query("cuda:v1")).ok());
+}
+
+TEST_F(CudaHost, GatesThatCannotRunAreNoVerdict) {
+  gpu_.failing_launch = "mmaemu_v1";
+  expect_mentions(reason(), "CUDA_ERROR_LAUNCH_FAILED (719)");
+  EXPECT_TRUE(files_below(cache_ / "verdicts").empty());
+}
+
+TEST_F(CudaHost, SelftestNamesItsKernels) {
+  const Result<std::vector<KernelVerdict>> unknown = selftest("cuda:0", {"v2"}, false);
+  ASSERT_FALSE(unknown.ok());
+  EXPECT_EQ(unknown.error().kind, ErrorKind::value_error);
+  expect_mentions(unknown.error().message, "tc3, v9, v4, v1, h4, h1");
+  EXPECT_EQ(selftest("cuda", {}, false).value().size(), 6U);
+}
+
+TEST_F(CudaHost, ContextOfAnotherDeviceIsLeftAsItWas) {
+  gpu_.devices.push_back(gpu_.devices[0]);
+  gpu_.current = 1;
+  EXPECT_TRUE(choose_backend(query("cuda:v1")).ok());
+  ASSERT_FALSE(gpu_.launches.empty());
+  for (const testing::FakeLaunch& launch : gpu_.launches) EXPECT_EQ(launch.device, 0);
+  EXPECT_TRUE(gpu_.pushed.empty());
+}
+
+// A product in the caller's memory and stream.
+struct Call {
+  cuda::SmokeProduct p;
+  std::vector<std::uint8_t> out, wanted, workspace;
+  std::vector<std::uint8_t> a, b;  // 16-byte aligned by the allocator
+  CudaQueue queue;
+
+  explicit Call(cuda::SmokeProduct product) : p(std::move(product)), a(p.a), b(p.b) {
+    out.assign(static_cast<std::size_t>(p.M * p.N * format(p.out).bytes()), 0xEE);
+    wanted = out;
+  }
+  OperandView view_a() const { return {a.data(), p.formats.a, p.M, p.K, p.K, 1}; }
+  OperandView view_b() const { return {b.data(), p.formats.b, p.N, p.K, p.K, 1}; }
+  ResultView view() { return {out.data(), p.out, p.M, p.N, p.N, 1}; }
+  Status run(const std::string& backend) {
+    const Result<std::size_t> bytes = cuda_workspace_bytes(backend, view_a(), view_b(), p.how, view());
+    if (!bytes.ok()) return bytes.error();
+    workspace.resize(bytes.value());
+    queue = {0, reinterpret_cast<void*>(0x57), workspace.data(), workspace.size()};
+    const float* result = p.epilogue.scale_result ? &*p.epilogue.scale_result : nullptr;
+    return cuda_scaled_mm(backend, view_a(), view_b(), p.how,
+                          {&p.epilogue.scale_a, &p.epilogue.scale_b, result}, view(), queue);
+  }
+  void expect_the_models_bits() {
+    ASSERT_TRUE(scaled_mm(view_a(), view_b(), p.how, p.epilogue, {wanted.data(), p.out, p.M, p.N, p.N, 1},
+                          {.target = "model"})
+                    .ok());
+    EXPECT_EQ(out, wanted) << p.name;
+  }
+};
+
+TEST_F(CudaHost, ProductsAreTheModelsBitForBitInTheCallersStream) {
+  for (const char* name : {"v1", "h1"}) {
+    const cuda::Kernel& kernel = *cuda::find_kernel(name);
+    ASSERT_TRUE(choose_backend(query(kernel.backend(), std::string(kernel.preset))).ok());
+    gpu_.calls.clear();
+    gpu_.launches.clear();
+    for (cuda::SmokeProduct& product : cuda::smoke_products(kernel)) {
+      Call call(std::move(product));
+      const Status status = call.run(kernel.backend());
+      ASSERT_TRUE(status.ok()) << status.error().message;
+      call.expect_the_models_bits();
+    }
+    for (const testing::FakeLaunch& launch : gpu_.launches)
+      EXPECT_EQ(launch.stream, reinterpret_cast<void*>(0x57));
+    for (const char* waits : {"cuStreamSynchronize", "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemAlloc"})
+      EXPECT_EQ(gpu_.calls.count(waits), 0U) << waits;
+  }
+}
+
+Call small_call() {
+  return Call(std::move(cuda::smoke_products(*cuda::find_kernel("v1"))[2]));
+}
+
+TEST_F(CudaHost, FailedLaunchIsAnErrorAndNothingIsWritten) {
+  ASSERT_TRUE(choose_backend(query("cuda:v1")).ok());
+  for (const char* function : {"mmaemu_flag", "mmaemu_v1", "mmaemu_finish"}) {
+    gpu_.failing_launch = function;
+    Call call = small_call();
+    const Status status = call.run("cuda:v1");
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().kind, ErrorKind::mmaemu_error);
+    expect_mentions(status.error().message, "CUDA_ERROR_LAUNCH_FAILED (719)");
+    EXPECT_EQ(call.out, call.wanted);
+  }
+}
+
+TEST_F(CudaHost, ChainsThatAreTooLongAreValueErrors) {
+  alignas(16) static const std::uint8_t some[16]{};
+  const std::int64_t K = std::int64_t{1} << 30;
+  OperandView view{some, FormatId::e4m3, 1, K, K, 1};
+  float out = 0;
+  const ResultView result{&out, FormatId::float32, 1, 1, 1, 1};
+  const Accumulation fast{find_preset("ada").value(), true, {}};
+  const Result<std::size_t> bytes = cuda_workspace_bytes("cuda:v1", view, view, fast, result);
+  ASSERT_FALSE(bytes.ok());
+  EXPECT_EQ(bytes.error().kind, ErrorKind::value_error);
+  EXPECT_EQ(bytes.error().message.find("K: "), 0U) << bytes.error().message;
+  view.depth = view.row_stride = K - 16;
+  EXPECT_TRUE(cuda_workspace_bytes("cuda:v1", view, view, fast, result).ok());
+  const Result<std::size_t> v4 = cuda_workspace_bytes("cuda:v4", view, view, fast, result);
+  ASSERT_FALSE(v4.ok());
+  expect_mentions(v4.error().message, "16777216");
+}
+
+TEST_F(CudaHost, WorkspaceIsBounded) {
+  alignas(16) static const std::uint8_t some[16]{};
+  const OperandView view{some, FormatId::e4m3, 1 << 20, 4096, 4096, 1};
+  float out = 0;
+  const ResultView result{&out, FormatId::float32, 1 << 20, 1 << 20, 1 << 20, 1};
+  for (const bool fast : {true, false}) {
+    const Accumulation how{find_preset("ada").value(), fast, {4, SplitScheme::pairwise}};
+    const std::size_t bytes = cuda_workspace_bytes("cuda:v1", view, view, how, result).value();
+    EXPECT_GT(bytes, 0U);
+    EXPECT_LE(bytes, kMostCudaWorkspace);
+  }
+}
+
+TEST_F(CudaHost, RowsBeyondAGridAreLaunchedInChunks) {
+  ASSERT_TRUE(choose_backend(query("cuda:v1")).ok());
+  cuda::SmokeProduct p = cuda::smoke_products(*cuda::find_kernel("v1"))[2];
+  p.M = 65535 * 16 + 3;
+  p.N = 1;
+  p.K = 16;
+  p.how.fast = true;
+  const std::vector<std::uint8_t> pattern = p.a;
+  p.a.resize(static_cast<std::size_t>(p.M * p.K));
+  for (std::size_t i = 0; i < p.a.size(); ++i) p.a[i] = pattern[i % pattern.size()];
+  p.b.resize(static_cast<std::size_t>(p.N * p.K));
+  gpu_.launches.clear();
+  Call call(std::move(p));
+  ASSERT_TRUE(call.run("cuda:v1").ok());
+  EXPECT_GE(std::ranges::count(gpu_.launches, "mmaemu_v1_e4m3e4m3", &testing::FakeLaunch::function), 2);
+  ASSERT_TRUE(scaled_mm(call.view_a(), call.view_b(), call.p.how, call.p.epilogue,
+                        {call.wanted.data(), call.p.out, call.p.M, call.p.N, call.p.N, 1})
+                  .ok());
+  EXPECT_TRUE(call.out == call.wanted);
+}
+
+TEST_F(CudaHost, ViewsThatTheKernelsDoNotTakeAreValueErrors) {
+  Call call = small_call();
+  OperandView odd = call.view_a();
+  const auto refused = [&](const OperandView& a, const OperandView& b, const ResultView& out) {
+    const Result<std::size_t> bytes = cuda_workspace_bytes("cuda:v1", a, b, call.p.how, out);
+    ASSERT_FALSE(bytes.ok());
+    EXPECT_EQ(bytes.error().kind, ErrorKind::value_error);
+  };
+  odd.row_stride += 16;
+  refused(odd, call.view_b(), call.view());
+  odd = call.view_a();
+  odd.data = call.a.data() + 1;
+  refused(odd, call.view_b(), call.view());
+  odd = call.view_a();
+  odd.depth = odd.row_stride = 24;
+  refused(odd, odd, call.view());
+  ResultView out = call.view();
+  out.column_stride = 2;
+  refused(call.view_a(), call.view_b(), out);
+  ASSERT_FALSE(cuda_workspace_bytes("cuda", call.view_a(), call.view_b(), call.p.how, call.view()).ok());
+}
+
+}  // namespace
+}  // namespace mmaemu
