@@ -116,7 +116,7 @@ MMAEMU_API Status dot(const OperandView& a, const OperandView& b, const float* c
                       float* d, const Execution& execution = {});
 
 // Whether the calling thread flushes subnormal fp32 numbers to zero. The library's own results do not depend
-// on it; the Python package refuses such calls as the seed of its API says.
+// on it; the Python package refuses such calls.
 MMAEMU_API bool flush_to_zero_active();
 
 }  // namespace mmaemu
