@@ -61,15 +61,23 @@ __device__ inline Word bf16x2_max(Word a, Word b) {
   return d;
 }
 
-// The fp16 values of the codes in the low (high) half of a word, in the order of the codes. From 8.9 on.
+// The fp16 numbers of the codes in the low (high) half of a word, in the order of the codes.
 template <class F, int kHalf>
 __device__ inline Word fp16x2_of(Word codes) {
-  const auto two = static_cast<unsigned short>(codes >> (16 * kHalf));
   Word d;
+#if defined(__CUDA_ARCH__) && __CUDA_ARCH__ >= 890
+  const auto two = static_cast<unsigned short>(codes >> (16 * kHalf));
   if constexpr (F::kExponent == 4)
     asm("cvt.rn.f16x2.e4m3x2 %0, %1;" : "=r"(d) : "h"(two));
   else
     asm("cvt.rn.f16x2.e5m2x2 %0, %1;" : "=r"(d) : "h"(two));
+#else
+  // A code's bits in the fields of fp16 are its number times the power of two between the biases.
+  const Word high = __byte_perm(codes, 0, kHalf == 0 ? 0x1404U : 0x3424U);
+  const Word bits = (high & 0x80008000U) | (high & 0x7F007F00U) >> (F::kExponent == 4 ? 1 : 0);
+  const Word scale = F::kExponent == 4 ? 0x5C005C00U : 0x3C003C00U;  // 2^8, 1
+  asm("mul.rn.f16x2 %0, %1, %2;" : "=r"(d) : "r"(bits), "r"(scale));
+#endif
   return d;
 }
 template <int kHalf>
@@ -91,14 +99,28 @@ __device__ inline Word exchange(Word x, int distance) {
   return __shfl_xor_sync(0xFFFFFFFFU, x, distance);
 }
 
-// d += a b in integers: a is 16 x 32 and b 32 x 8 signed bytes, d 16 x 8 words. Lane 4g + t has of a the rows
-// g and g + 8, columns 4t.. and 16 + 4t..; of b the rows 4t.. and 16 + 4t.., column g; of d the rows g (first
-// two) and g + 8, columns 2t and 2t + 1.
+// Products of matrices by a warp, d 16 x 8. Lane 4g + t has of d the rows g (first two) and g + 8, columns 2t
+// and 2t + 1. Of a it has rows g and g + 8 and of b column g: in each 16 bytes of a row the four from 4t on, first of
+// both rows, then of the next 16 bytes.
+//
+// d += a b, 16 x 32 and 32 x 8 signed bytes; words, modulo 2^32.
 __device__ inline void mma_s8(Word (&d)[4], const Word (&a)[4], Word b0, Word b1) {
-  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, "
-      "%1, %2, %3};"
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
       : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+// d = a b, 16 x 16 and 16 x 8 bf16 numbers; fp32, rounded as the architecture does.
+__device__ inline void mma_bf16(float (&d)[4], const Word (&a)[4], Word b0, Word b1) {
+  asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+      "{%10, %10, %10, %10};"
+      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+      : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1), "f"(0.0F));
+}
+// d = c + a b, 16 x 8 and 8 x 8 fp16 numbers; fp32, rounded as the architecture does.
+__device__ inline void mma_fp16(float (&d)[4], Word a0, Word a1, Word b, const float (&c)[4]) {
+  asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%7, %8, %9, %10};"
+      : "=f"(d[0]), "=f"(d[1]), "=f"(d[2]), "=f"(d[3])
+      : "r"(a0), "r"(a1), "r"(b), "f"(c[0]), "f"(c[1]), "f"(c[2]), "f"(c[3]));
 }
 
 #endif  // MMAEMU_CUDA_INSTRUCTIONS_H
