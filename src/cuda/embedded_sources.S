@@ -13,7 +13,10 @@ mmaemu_source_\symbol\()_end:
 
     source compose, MMAEMU_SOURCE_COMPOSE
     source device, MMAEMU_SOURCE_DEVICE
+    source exponents, MMAEMU_SOURCE_EXPONENTS
     source fast, MMAEMU_SOURCE_FAST
+    source fast_tile, MMAEMU_SOURCE_FAST_TILE
+    source gated, MMAEMU_SOURCE_GATED
     source instructions, MMAEMU_SOURCE_INSTRUCTIONS
     source portable, MMAEMU_SOURCE_PORTABLE
     source tiled, MMAEMU_SOURCE_TILED

@@ -9,7 +9,10 @@
   extern "C" const char mmaemu_source_##symbol##_end[];
 MMAEMU_SOURCE(compose)
 MMAEMU_SOURCE(device)
+MMAEMU_SOURCE(exponents)
 MMAEMU_SOURCE(fast)
+MMAEMU_SOURCE(fast_tile)
+MMAEMU_SOURCE(gated)
 MMAEMU_SOURCE(instructions)
 MMAEMU_SOURCE(portable)
 MMAEMU_SOURCE(tiled)
@@ -18,10 +21,13 @@ MMAEMU_SOURCE(tiled)
 namespace mmaemu::cuda {
 
 std::span<const SourceFile> kernel_sources() {
-  static const std::array<SourceFile, 6> files{{
+  static const std::array<SourceFile, 9> files{{
       {"compose.cu", {mmaemu_source_compose_begin, mmaemu_source_compose_end}},
       {"device.h", {mmaemu_source_device_begin, mmaemu_source_device_end}},
+      {"exponents.h", {mmaemu_source_exponents_begin, mmaemu_source_exponents_end}},
       {"fast.cu", {mmaemu_source_fast_begin, mmaemu_source_fast_end}},
+      {"fast_tile.h", {mmaemu_source_fast_tile_begin, mmaemu_source_fast_tile_end}},
+      {"gated.cu", {mmaemu_source_gated_begin, mmaemu_source_gated_end}},
       {"instructions.h", {mmaemu_source_instructions_begin, mmaemu_source_instructions_end}},
       {"portable.cu", {mmaemu_source_portable_begin, mmaemu_source_portable_end}},
       {"tiled.h", {mmaemu_source_tiled_begin, mmaemu_source_tiled_end}},

@@ -19,8 +19,8 @@ constexpr Tile kPortableTile{16, 16, 16, 16};
 constexpr Tile kLargeTile{128, 128, 256, 1};
 
 constexpr std::array<Kernel, 6> kKernels{{
-    {"tc3", "ada", 40, 80, kShort, "design_a", "", "", {}, kE4m3, {}},
-    {"v9", "ada", 30, 80, kShort, "window", "", "", {}, kE4m3, {}},
+    {"tc3", "ada", 40, 80, kShort, "design_a", "", "gated.cu", kLargeTile, kE4m3, {}},
+    {"v9", "ada", 30, 80, kShort, "window", "", "gated.cu", kLargeTile, kE4m3, {}},
     {"v4", "ada", 20, 80, kShort, "", "compute_80", "fast.cu", kLargeTile, kAllPairs, {}},
     {"v1", "ada", 10, 75, kLong, "", "compute_75", "portable.cu", kPortableTile, kAllPairs, {}},
     {"h4", "hopper", 20, 80, kShort, "", "compute_80", "fast.cu", kLargeTile, kAllPairs, {}},

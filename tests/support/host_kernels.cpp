@@ -13,6 +13,7 @@
 namespace {
 #include "cuda/kernels/compose.cu"
 #include "cuda/kernels/fast.cu"
+#include "cuda/kernels/gated.cu"
 #include "cuda/kernels/portable.cu"
 }  // namespace
 
@@ -62,6 +63,10 @@ const std::map<std::string, HostKernel>& kernels() {
       {"mmaemu_h4_e4m3e4m3", tiled(mmaemu_h4_e4m3e4m3)},
       {"mmaemu_h4_e4m3e5m2", tiled(mmaemu_h4_e4m3e5m2)},
       {"mmaemu_h4_e5m2e4m3", tiled(mmaemu_h4_e5m2e4m3)},
+      {"mmaemu_v9_e4m3e4m3", tiled(mmaemu_v9_e4m3e4m3)},
+      {"mmaemu_tc3_e4m3e4m3", tiled(mmaemu_tc3_e4m3e4m3)},
+      {"mmaemu_probe_window", host(mmaemu_probe_window, 0, true)},
+      {"mmaemu_probe_design_a", host(mmaemu_probe_design_a, 0, true)},
   };
   return all;
 }

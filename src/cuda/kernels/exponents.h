@@ -1,12 +1,13 @@
-// Three ways to the magic numbers of a block, whose exponents are E + 10: `unpack` brings the operands' exponents to
-// shared memory, `magic` gives the upper halves of two magic numbers in a word.
+// Three ways to the magic numbers of a block, whose exponents are E + 10: `unpack` brings the operands'
+// exponents to shared memory, `magic` gives the upper halves of two magic numbers in a word.
 #pragma once
 
 #include "tiled.h"
 
 // In each word k / 4 of the thread's row, a stage of codes.
 template <class A, class B, int kShift>
-__device__ inline void exponent_bytes(const Quad& codes, bool of_a, Word offset_a, Word offset_b, Word (&e)[4]) {
+__device__ inline void exponent_bytes(const Quad& codes, bool of_a, Word offset_a, Word offset_b,
+                                      Word (&e)[4]) {
   constexpr bool kOneFormat = A::kExponent == B::kExponent;
 #pragma unroll
   for (int q = 0; q < 4; ++q) {
@@ -17,8 +18,8 @@ __device__ inline void exponent_bytes(const Quad& codes, bool of_a, Word offset_
   }
 }
 
-// Two rows of an operand in a word, rows 8 apart of a, neighbours of b: [k / 4][pair], bf16 or 16-bit exponents.
-// The two threads that have the rows each make half of the pair's words.
+// Two rows of an operand in a word, rows 8 apart of a, neighbours of b: [k / 4][pair], bf16 or 16-bit
+// exponents. The two threads that have the rows each make half of the pair's words.
 class RowPairs {
  public:
   __device__ RowPairs(bool of_a, int row) {
@@ -40,7 +41,8 @@ class RowPairs {
       Quad both;
 #pragma unroll
       for (int i = 0; i < 4; ++i) {
-        const Word bytes = __byte_perm(upper_ ? e[2 + q] : e[q], others[q], order + static_cast<Word>(i) * 0x0101U);
+        const Word bytes =
+            __byte_perm(upper_ ? e[2 + q] : e[q], others[q], order + static_cast<Word>(i) * 0x0101U);
         both.w[i] = (bytes & 0x00FF00FFU) << 7;
       }
       array.store((first + (upper_ ? 2 : 0) + q) * (kTile / 2) + pair_, both);
@@ -57,12 +59,13 @@ class RowPairs {
 template <class P>
 __device__ inline Word magic_of_powers(Word sums, float even, float odd) {
   // LOP3 takes one constant, and an addition goes with a shift.
-  const Word products = ((sums & P::kFields) >> P::kShift) + (P::kOffset << 7 | P::kOffset << 23) + kMagicFraction;
+  const Word products =
+      ((sums & P::kFields) >> P::kShift) + (P::kOffset << 7 | P::kOffset << 23) + kMagicFraction;
   return bf16x2_max(products, own_magic(even, odd));
 }
 
-// Sums of powers in bf16, to nearest: they never fall below the largest term, and rounding up is far from the next
-// power.
+// Sums of powers in bf16, to nearest: they never fall below the largest term, and rounding up is far from the
+// next power.
 template <class A, class B, int kBlock>
 class SumsOfPowers {
   static constexpr int kPairs = kBlock / 4 * kTile / 2;
@@ -116,7 +119,8 @@ class SumsOfPowers {
     for (int q = kFrom / 4; q < (kFrom + kCount) / 4; ++q) {
       Quad b[4];
 #pragma unroll
-      for (int j = 0; j < 4; ++j) b[j] = shared.powers.load(kPairs + q * (kTile / 2) + place.pair_of_columns(j));
+      for (int j = 0; j < 4; ++j)
+        b[j] = shared.powers.load(kPairs + q * (kTile / 2) + place.pair_of_columns(j));
 #pragma unroll
       for (int i = 0; i < 8; i += 2) {
         const Quad a = shared.powers.load(q * (kTile / 2) + place.pair_of_rows(i));
@@ -134,8 +138,8 @@ class SumsOfPowers {
   }
 };
 
-// Maxima of sums of 16-bit exponents: one instruction for two outputs on Hopper and sm_100, two on sm_120, thirteen on
-// sm_89. Zero has exponent 0, so its sum with any other stays below that of two numbers.
+// Maxima of sums of 16-bit exponents: one instruction for two outputs on Hopper and sm_100, two on sm_120,
+// thirteen on sm_89. Zero has exponent 0, so its sum with any other stays below that of two numbers.
 template <class A, class B, int kBlock>
 class MaximaOfSums {
  public:
@@ -195,8 +199,8 @@ class MaximaOfSums {
   }
 };
 
-// Sums of powers by the tensor cores' bf16, 16 terms at once. PTX says nothing of their rounding: the "window" gate
-// asks whether such a sum lies between its largest term and 17 times it.
+// Sums of powers by the tensor cores' bf16, 16 terms at once. PTX says nothing of their rounding: the
+// "window" gate asks whether such a sum lies between its largest term and 17 times it.
 class TensorSumsOfPowers {
  public:
   static_assert(Powers<E4m3, E4m3>::kMostTerms >= 17, "");
@@ -227,8 +231,8 @@ class TensorSumsOfPowers {
   }
 
   // The magic numbers of one result: two of the first row, two of the other.
-  __device__ static void magic_of(const Quad& a, Word b0, Word b1, const float (&low)[8], const float (&high)[8], int j,
-                                  Word& first, Word& second) {
+  __device__ static void magic_of(const Quad& a, Word b0, Word b1, const float (&low)[8],
+                                  const float (&high)[8], int j, Word& first, Word& second) {
     float d[4];
     mma_bf16(d, a.w, b0, b1);
     first = of_two(d[0], d[1], low[2 * j], low[2 * j + 1]);

@@ -1,5 +1,5 @@
 // v4 and h4. Every instruction is defined to the bit by IEEE 754 or PTX.
-#include "fast.h"
+#include "fast_tile.h"
 
 template <bool kMaxima, class A, class B, int kBlock>
 struct ExponentsOf {

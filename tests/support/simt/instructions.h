@@ -192,7 +192,6 @@ inline Word bf16x2_max(Word a, Word b) {
 // cvt.rn.f16x2 of FP8 codes: exact; NaN becomes NaN.
 template <class F, int kHalf>
 Word fp16x2_of(Word codes) {
-  static_assert(F::kExponent > 0 && kArchitecture >= 89);
   Word result = 0;
   for (int i = 0; i < 2; ++i) {
     const Word code = codes >> (16 * kHalf + 8 * i) & 0xFFU;
@@ -276,4 +275,85 @@ inline void mma_s8(Word (&d)[4], const Word (&a)[4], Word b0, Word b1) {
         }
       },
       &inputs, sizeof inputs, d, sizeof d);
+}
+
+// A tensor core's sum of up to eight products and c, as on Ampere and Ada: all aligned to the largest
+// exponent (that of a product is the sum of its operands'), each cut to 24 fraction bits, added exactly, the
+// sum cut to fp32. Fasi, Higham, Mikaitis and Pranesh, "Numerical behavior of NVIDIA tensor cores", PeerJ
+// Computer Science 7:e330, 2021 (A100); Khattak and Mikaitis, "Accurate Models of NVIDIA Tensor Cores",
+// arXiv:2512.07004 (A100), and arXiv:2510.15884 (RTX 3060, RTX 1000 Ada). A kernel that passes with this is
+// not validated: hardware decides.
+namespace mmaemu::testing::simt {
+constexpr int kTensorBlock = 8;
+inline float tensor_block(const std::array<float, kTensorBlock>& a, const std::array<float, kTensorBlock>& b,
+                          float c) {
+  constexpr int kFraction = 24;
+  int largest = std::numeric_limits<int>::min();
+  if (c != 0) largest = std::ilogb(c);
+  for (std::size_t i = 0; i < kTensorBlock; ++i)
+    if (a[i] != 0 && b[i] != 0) largest = std::max(largest, std::ilogb(a[i]) + std::ilogb(b[i]));
+  if (largest == std::numeric_limits<int>::min()) return 0.0F;
+  const auto on_grid = [&](double x) {
+    return static_cast<std::int64_t>(std::ldexp(x, kFraction - largest));
+  };
+  std::int64_t sum = on_grid(c);
+  for (std::size_t i = 0; i < kTensorBlock; ++i) sum += on_grid(static_cast<double>(a[i]) * b[i]);
+  const auto magnitude = static_cast<std::uint64_t>(sum < 0 ? -sum : sum);
+  const int extra = std::max(0, static_cast<int>(std::bit_width(magnitude)) - 24);
+  const double kept = std::ldexp(static_cast<double>(magnitude >> extra << extra), largest - kFraction);
+  return static_cast<float>(sum < 0 ? -kept : kept);
+}
+
+// A lane's inputs of a product of 16-bit numbers, `kDepth` elements of K.
+template <int kDepth>
+struct TensorInputs {
+  Word a[kDepth / 4], b[kDepth / 8];
+  float c[4];
+};
+template <int kDepth, float (*kValue)(Word pair, int half)>
+void multiply(const LaneBytes& lanes, LaneBytes& results) {
+  std::array<TensorInputs<kDepth>, kWarp> in;
+  for (std::size_t lane = 0; lane < kWarp; ++lane)
+    std::memcpy(&in[lane], lanes[lane].data(), sizeof in[lane]);
+  for (int lane = 0; lane < kWarp; ++lane) {
+    float out[4];
+    for (int i = 0; i < 4; ++i) {
+      const int row = lane / 4 + 8 * (i / 2);
+      const int column = lane % 4 * 2 + i % 2;
+      float sum = in[static_cast<std::size_t>(lane)].c[i];
+      for (int first = 0; first < kDepth; first += kTensorBlock) {
+        std::array<float, kTensorBlock> a;
+        std::array<float, kTensorBlock> b;
+        for (int k = 0; k < kTensorBlock; ++k) {
+          const int word = first / kTensorBlock;
+          a[static_cast<std::size_t>(k)] =
+              kValue(in[static_cast<std::size_t>(row % 8 * 4 + k / 2)].a[2 * word + row / 8], k % 2);
+          b[static_cast<std::size_t>(k)] =
+              kValue(in[static_cast<std::size_t>(column * 4 + k / 2)].b[word], k % 2);
+        }
+        sum = tensor_block(a, b, sum);
+      }
+      out[i] = sum;
+    }
+    std::memcpy(results[static_cast<std::size_t>(lane)].data(), out, sizeof out);
+  }
+}
+inline float fp16_of(Word pair, int half) {
+  return half == 0 ? float_of_fp16<0>(pair) : float_of_fp16<1>(pair);
+}
+}  // namespace mmaemu::testing::simt
+
+inline void mma_bf16(float (&d)[4], const Word (&a)[4], Word b0, Word b1) {
+  const mmaemu::testing::simt::TensorInputs<16> inputs{{a[0], a[1], a[2], a[3]}, {b0, b1}, {}};
+  mmaemu::testing::simt::warp_instruction("mma.m16n8k16.bf16", mmaemu::testing::simt::multiply<16, bf16_of>,
+                                          &inputs, sizeof inputs, d, sizeof d);
+}
+inline void mma_fp16(float (&d)[4], Word a0, Word a1, Word b, const float (&c)[4]) {
+  const mmaemu::testing::simt::TensorInputs<8> inputs{{a0, a1}, {b}, {c[0], c[1], c[2], c[3]}};
+  mmaemu::testing::simt::warp_instruction("mma.m16n8k8.f16",
+                                          mmaemu::testing::simt::multiply<8, mmaemu::testing::simt::fp16_of>,
+                                          &inputs, sizeof inputs, d, sizeof d);
+}
+inline float fminf(float a, float b) {
+  return std::fmin(a, b);
 }
