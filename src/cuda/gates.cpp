@@ -1,10 +1,13 @@
-// Smoke: whole products against the CPU engine.
+// Smoke: whole products against the CPU engine. A gated kernel's own gate: a probe that counts, on the device, results
+// of the instruction that break the property the kernel leans on.
 #include "cuda/gates.h"
 
 #include <algorithm>
+#include <array>
 #include <chrono>
 #include <span>
 
+#include "cuda/launcher.h"
 #include "cuda/product.h"
 #include "cuda/smoke.h"
 
@@ -114,6 +117,47 @@ Result<GateResult> smoke(const DeviceRuntime& runtime, const Kernel& kernel, con
   return gate;
 }
 
+// 1,024 warps make 64 products of 16 x 8 results each.
+constexpr unsigned kProbeBlocks = 256;
+constexpr unsigned kProbeThreads = 128;
+constexpr int kProbeRounds = 64;
+
+Result<GateResult> probe(const DeviceRuntime& runtime, const Kernel& kernel, const KernelState& loaded,
+                         const Stream& stream) {
+  const Clock::time_point begin = Clock::now();
+  const Driver& driver = runtime.driver();
+  Result<DeviceMemory> violations = DeviceMemory::allocate(driver, sizeof(std::uint32_t));
+  if (!violations.ok()) return violations.error();
+  std::vector<std::uint32_t> count{0};
+  DeviceAddress address = violations.value().address();
+  std::uint32_t seed = 20250601;
+  int rounds = kProbeRounds;
+  std::array<void*, 3> parameters{&address, &seed, &rounds};
+  const std::string function = probe_name(kernel);
+  Status status = stream.upload(address, as_bytes(count));
+  if (status.ok()) {
+    const DriverStatus launched = driver.launch(loaded.function(function), kProbeBlocks, 1, 1, kProbeThreads,
+                                                1, 1, 0, stream.get(), parameters.data(), nullptr);
+    if (launched != kDriverSuccess)
+      status = driver_error(driver, "the launch of " + function + " fails", launched);
+  }
+  if (status.ok()) status = stream.download(std::as_writable_bytes(std::span(count)), address);
+  if (!status.ok()) return status.error();
+  GateResult gate{.name = std::string(kernel.own_gate),
+                  .passed = count[0] == 0,
+                  .reason = {},
+                  .details = {},
+                  .seconds = 0,
+                  .cached = false};
+  constexpr std::int64_t kResults = std::int64_t{kProbeBlocks} * kProbeThreads / 32 * kProbeRounds * 128;
+  gate.details["results"] = kResults;
+  gate.details["violations"] = count[0];
+  gate.reason = std::to_string(count[0]) + " of " + std::to_string(kResults) +
+                " results of the instruction break the property";
+  gate.seconds = seconds_since(begin);
+  return gate;
+}
+
 }  // namespace
 
 Result<std::vector<GateResult>> run_gates(const DeviceRuntime& runtime, const Kernel& kernel,
@@ -121,6 +165,12 @@ Result<std::vector<GateResult>> run_gates(const DeviceRuntime& runtime, const Ke
   const Result<Stream> stream = Stream::create(runtime.driver());
   if (!stream.ok()) return stream.error();
   std::vector<GateResult> gates;
+  if (kernel.gated()) {
+    Result<GateResult> own = probe(runtime, kernel, loaded, stream.value());
+    if (!own.ok()) return own.error();
+    gates.push_back(std::move(own).value());
+    if (!gates.back().passed) return gates;
+  }
   Result<GateResult> whole = smoke(runtime, kernel, loaded, stream.value());
   if (!whole.ok()) return whole.error();
   gates.push_back(std::move(whole).value());

@@ -14,9 +14,12 @@
 
 namespace mmaemu::cuda {
 
-// Every function that a kernel's binary must have: its chains, one a pair of formats, and what is around
-// them.
+// Every function that a kernel's binary must have: its chains, one a pair of formats, what is around them, and
+// the probe of a gated one.
 std::vector<std::string> function_names(const Kernel& kernel);
+
+// The function of a gated kernel's own gate.
+std::string probe_name(const Kernel& kernel);
 
 // A matrix of codes on the device, rows contiguous.
 struct DeviceRows {

@@ -67,6 +67,7 @@ inline Truncated add_toward_zero(double a, double b) {
 
 // A number to nearest even in bf16; `inexact`: it stands for something a little larger in magnitude.
 inline float round_to_bf16(double x, bool inexact) {
+  if (x == 0) return static_cast<float>(x);
   auto bits = std::bit_cast<std::uint64_t>(x);
   // Round to odd: the last of 53 bits keeps that something was there, which decides no tie of fewer bits.
   if (inexact) bits |= 1U;
@@ -253,25 +254,27 @@ inline void mma_s8(Word (&d)[4], const Word (&a)[4], Word b0, Word b1) {
         std::array<Inputs, 32> in;
         for (std::size_t lane = 0; lane < 32; ++lane)
           std::memcpy(&in[lane], lanes[lane].data(), sizeof(Inputs));
-        const auto byte = [](Word w, int i) {
-          return static_cast<int>(static_cast<std::int8_t>(w >> (8 * i)));
-        };
-        const auto a_at = [&](int row, int k) {
-          const auto lane = static_cast<std::size_t>(row % 8 * 4 + k % 16 / 4);
-          return byte(in[lane].a[row / 8 + k / 16 * 2], k % 4);
-        };
-        const auto b_at = [&](int k, int column) {
-          return byte(in[static_cast<std::size_t>(column * 4 + k % 16 / 4)].b[k / 16], k % 4);
-        };
-        for (int lane = 0; lane < 32; ++lane) {
-          Word out[4];
-          for (int i = 0; i < 4; ++i) {
-            Word sum = in[static_cast<std::size_t>(lane)].c[i];
-            for (int k = 0; k < 32; ++k)
-              sum += static_cast<Word>(a_at(lane / 4 + 8 * (i / 2), k) * b_at(k, lane % 4 * 2 + i % 2));
-            out[i] = sum;
+        // Rows of a and columns of b.
+        std::array<std::array<std::int8_t, 32>, 16> a;
+        std::array<std::array<std::int8_t, 32>, 8> b;
+        for (std::size_t lane = 0; lane < 32; ++lane) {
+          for (std::size_t part = 0; part < 2; ++part) {
+            const std::size_t k = 16 * part + lane % 4 * 4;
+            std::memcpy(&a[lane / 4][k], &in[lane].a[2 * part], 4);
+            std::memcpy(&a[lane / 4 + 8][k], &in[lane].a[2 * part + 1], 4);
+            std::memcpy(&b[lane / 4][k], &in[lane].b[part], 4);
           }
-          std::memcpy(results[static_cast<std::size_t>(lane)].data(), out, sizeof out);
+        }
+        for (std::size_t lane = 0; lane < 32; ++lane) {
+          Word out[4];
+          for (std::size_t i = 0; i < 4; ++i) {
+            const auto& row = a[lane / 4 + 8 * (i / 2)];
+            const auto& column = b[lane % 4 * 2 + i % 2];
+            int sum = 0;
+            for (std::size_t k = 0; k < 32; ++k) sum += row[k] * column[k];
+            out[i] = in[lane].c[i] + static_cast<Word>(sum);
+          }
+          std::memcpy(results[lane].data(), out, sizeof out);
         }
       },
       &inputs, sizeof inputs, d, sizeof d);
@@ -287,21 +290,21 @@ namespace mmaemu::testing::simt {
 constexpr int kTensorBlock = 8;
 inline float tensor_block(const std::array<float, kTensorBlock>& a, const std::array<float, kTensorBlock>& b,
                           float c) {
-  constexpr int kFraction = 24;
+  const int fraction = tensor_model().fraction;
   int largest = std::numeric_limits<int>::min();
   if (c != 0) largest = std::ilogb(c);
   for (std::size_t i = 0; i < kTensorBlock; ++i)
     if (a[i] != 0 && b[i] != 0) largest = std::max(largest, std::ilogb(a[i]) + std::ilogb(b[i]));
   if (largest == std::numeric_limits<int>::min()) return 0.0F;
   const auto on_grid = [&](double x) {
-    return static_cast<std::int64_t>(std::ldexp(x, kFraction - largest));
+    return static_cast<std::int64_t>(std::ldexp(x, fraction - largest));
   };
   std::int64_t sum = on_grid(c);
   for (std::size_t i = 0; i < kTensorBlock; ++i) sum += on_grid(static_cast<double>(a[i]) * b[i]);
   const auto magnitude = static_cast<std::uint64_t>(sum < 0 ? -sum : sum);
   const int extra = std::max(0, static_cast<int>(std::bit_width(magnitude)) - 24);
-  const double kept = std::ldexp(static_cast<double>(magnitude >> extra << extra), largest - kFraction);
-  return static_cast<float>(sum < 0 ? -kept : kept);
+  const double kept = std::ldexp(static_cast<double>(magnitude >> extra << extra), largest - fraction);
+  return static_cast<float>((sum < 0 ? -kept : kept) * tensor_model().factor);
 }
 
 // A lane's inputs of a product of 16-bit numbers, `kDepth` elements of K.

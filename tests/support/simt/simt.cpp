@@ -1,9 +1,11 @@
-// Fibers by ucontext, one operating-system thread a launch.
+// One operating-system thread a launch. Fibers begin by ucontext and switch by _setjmp, which makes no system call;
+// AddressSanitizer understands ucontext alone.
 #include "simt.h"
 
 #include <cstring>
 #include <exception>
 #include <memory>
+#include <setjmp.h>
 #include <ucontext.h>
 #include <vector>
 
@@ -26,8 +28,48 @@ struct Warp {
   LaneBytes results{};
 };
 
+#if defined(__SANITIZE_ADDRESS__)
+class Context {
+ public:
+  void begin(void (*function)(), std::byte* stack) {
+    getcontext(&context_);
+    context_.uc_stack.ss_sp = stack;
+    context_.uc_stack.ss_size = kStackBytes;
+    context_.uc_link = nullptr;
+    makecontext(&context_, function, 0);
+  }
+  void switch_to(Context& other) { swapcontext(&context_, &other.context_); }
+
+ private:
+  ucontext_t context_{};
+};
+#else
+class Context {
+ public:
+  void begin(void (*function)(), std::byte* stack) {
+    getcontext(&start_);
+    start_.uc_stack.ss_sp = stack;
+    start_.uc_stack.ss_size = kStackBytes;
+    start_.uc_link = nullptr;
+    makecontext(&start_, function, 0);
+    begins_ = true;
+  }
+  void switch_to(Context& other) {
+    if (_setjmp(at_) != 0) return;
+    if (!other.begins_) _longjmp(other.at_, 1);
+    other.begins_ = false;
+    setcontext(&other.start_);
+  }
+
+ private:
+  ucontext_t start_{};
+  jmp_buf at_{};
+  bool begins_ = false;
+};
+#endif
+
 struct Fiber {
-  ucontext_t context{};
+  Context context;
   std::unique_ptr<std::byte[]> stack;
   Index thread;
   const std::uint64_t* counter = nullptr;  // waits until it is not `seen`
@@ -61,7 +103,7 @@ class Block {
   const std::function<void()>& kernel_;
   std::vector<Fiber> fibers_;
   std::vector<Warp> warps_;
-  ucontext_t scheduler_{};
+  Context scheduler_;
   int current_ = 0;
   std::size_t at_barrier_ = 0;
   std::uint64_t first_interval_ = 0;
@@ -70,6 +112,7 @@ class Block {
 };
 
 thread_local Registers the_registers;
+TensorModel the_tensor_model;
 thread_local Block* the_block = nullptr;
 thread_local std::uint64_t last_interval = 0;
 
@@ -82,7 +125,7 @@ void Block::enter() {
     block.fault_ = f;
   }
   self.finished = true;
-  swapcontext(&self.context, &block.scheduler_);
+  self.context.switch_to(block.scheduler_);
   std::terminate();
 }
 
@@ -94,11 +137,7 @@ void Block::run() {
   for (Fiber& f : fibers_) {
     f.finished = false;
     f.counter = nullptr;
-    getcontext(&f.context);
-    f.context.uc_stack.ss_sp = f.stack.get();
-    f.context.uc_stack.ss_size = kStackBytes;
-    f.context.uc_link = nullptr;
-    makecontext(&f.context, reinterpret_cast<void (*)()>(&Block::enter), 0);
+    f.context.begin(&Block::enter, f.stack.get());
   }
   bool all_finished = false;
   while (!all_finished && !fault_) {
@@ -112,7 +151,7 @@ void Block::run() {
       progress = true;
       current_ = static_cast<int>(i);
       the_registers.thread = f.thread;
-      swapcontext(&scheduler_, &f.context);
+      scheduler_.switch_to(f.context);
     }
     if (!progress && !all_finished)
       fault_ = Fault{"threads wait for others that do not come: a barrier or warp instruction in a branch"};
@@ -125,7 +164,7 @@ void Block::wait(const std::uint64_t& counter) {
   Fiber& self = fiber();
   self.counter = &counter;
   self.seen = counter;
-  swapcontext(&self.context, &scheduler_);
+  self.context.switch_to(scheduler_);
 }
 
 void Block::barrier() {
@@ -179,6 +218,10 @@ void Block::shared_access(SharedWord* first, std::size_t words, Access access) {
 
 Registers& registers() {
   return the_registers;
+}
+
+TensorModel& tensor_model() {
+  return the_tensor_model;
 }
 
 void fault(const std::string& what) {

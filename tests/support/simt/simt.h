@@ -48,6 +48,13 @@ using WarpFunction = void (*)(const LaneBytes& inputs, LaneBytes& results);
 void warp_instruction(const char* name, WarpFunction compute, const void* inputs, std::size_t input_bytes,
                       void* results, std::size_t result_bytes);
 
+// How tensor cores sum products of 16-bit numbers. Tests change it to see that the probes notice.
+struct TensorModel {
+  int fraction = 24;    // bits that the alignment leaves
+  double factor = 1.0;  // of each result
+};
+TensorModel& tensor_model();
+
 // A word of shared memory since its last write and read: by which thread, in which interval between barriers
 // (of all launches; 0: never).
 struct SharedWord {
