@@ -255,21 +255,21 @@ inline void mma_s8(Word (&d)[4], const Word (&a)[4], Word b0, Word b1) {
         for (std::size_t lane = 0; lane < 32; ++lane)
           std::memcpy(&in[lane], lanes[lane].data(), sizeof(Inputs));
         // Rows of a and columns of b.
-        std::array<std::array<std::int8_t, 32>, 16> a;
-        std::array<std::array<std::int8_t, 32>, 8> b;
+        std::array<std::array<std::int8_t, 32>, 16> rows;
+        std::array<std::array<std::int8_t, 32>, 8> columns;
         for (std::size_t lane = 0; lane < 32; ++lane) {
           for (std::size_t part = 0; part < 2; ++part) {
             const std::size_t k = 16 * part + lane % 4 * 4;
-            std::memcpy(&a[lane / 4][k], &in[lane].a[2 * part], 4);
-            std::memcpy(&a[lane / 4 + 8][k], &in[lane].a[2 * part + 1], 4);
-            std::memcpy(&b[lane / 4][k], &in[lane].b[part], 4);
+            std::memcpy(&rows[lane / 4][k], &in[lane].a[2 * part], 4);
+            std::memcpy(&rows[lane / 4 + 8][k], &in[lane].a[2 * part + 1], 4);
+            std::memcpy(&columns[lane / 4][k], &in[lane].b[part], 4);
           }
         }
         for (std::size_t lane = 0; lane < 32; ++lane) {
           Word out[4];
           for (std::size_t i = 0; i < 4; ++i) {
-            const auto& row = a[lane / 4 + 8 * (i / 2)];
-            const auto& column = b[lane % 4 * 2 + i % 2];
+            const auto& row = rows[lane / 4 + 8 * (i / 2)];
+            const auto& column = columns[lane % 4 * 2 + i % 2];
             int sum = 0;
             for (std::size_t k = 0; k < 32; ++k) sum += row[k] * column[k];
             out[i] = in[lane].c[i] + static_cast<Word>(sum);
