@@ -144,7 +144,6 @@ std::string refusal(const Kernel& kernel, const BackendQuery& query, DeviceRunti
 }  // namespace
 
 std::string unsupported_on(const Kernel& kernel, const cuda::DeviceInfo& device) {
-  if (!kernel.exists()) return "this version has no kernel " + std::string(kernel.name);
   if (device.architecture() >= kernel.least_architecture) return {};
   return "needs compute capability " + std::to_string(kernel.least_architecture / 10) + "." +
          std::to_string(kernel.least_architecture % 10) + ", and " + device.name + " has " +

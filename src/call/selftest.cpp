@@ -32,7 +32,7 @@ Result<std::vector<KernelVerdict>> selftest(const std::string& device, const std
     const bool named = std::ranges::find(names, kernel.name) != names.end();
     if (!names.empty() && !named) continue;
     KernelVerdict verdict{std::string(kernel.name),
-                          named || (kernel.exists() && architecture >= kernel.least_architecture &&
+                          named || (architecture >= kernel.least_architecture &&
                                     (!kernel.gated() || kernel.validated_on(architecture))),
                           {}};
     if (std::string reason = unsupported_on(kernel, found.info()); !reason.empty())

@@ -35,14 +35,13 @@ struct Kernel {
   // only instructions that IEEE 754 or PTX define to the bit.
   std::string_view own_gate;
   std::string_view ptx;   // "compute_80": what serves architectures without a binary; empty: nothing may
-  std::string_view file;  // the source of its chains; empty: this version has none, only the name
+  std::string_view file;  // the source of its chains
   Tile tile;
   std::span<const FormatPair> pairs;
   // Architectures on which this project's own kernel passed its gates and the recordings, on hardware.
   std::span<const int> validated;
 
   std::string backend() const { return "cuda:" + std::string(name); }
-  bool exists() const { return !file.empty(); }
   bool gated() const { return !own_gate.empty(); }
   bool validated_on(int architecture) const;
   bool has_arithmetic_of(const Preset& preset) const;

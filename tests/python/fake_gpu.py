@@ -42,6 +42,10 @@ class FakeGpu:
     def spoil(self, name: str) -> None:
         self._library.fake_gpu_spoil(name.encode())
 
+    def tensor_fraction(self, bits: int) -> None:
+        """How many bits the tensor cores' alignment leaves: 24 on Ampere and Ada."""
+        self._library.fake_gpu_tensor_fraction(bits)
+
     def calls(self, function: str = "") -> int:
         """How often a function of the driver was called; "": all of them."""
         return self._library.fake_gpu_calls(function.encode())
@@ -64,6 +68,7 @@ def driver_only(monkeypatch: pytest.MonkeyPatch, folder: Path) -> FakeGpu:
     monkeypatch.setenv("MMAEMU_NVRTC_PATH", "/no/libnvrtc.so")
     names = ["gather", "add", "clear", "flag", "finish"]
     names += [f"{k}_{pair}" for k in ("v4", "v1", "h4", "h1") for pair in ("e4m3e4m3", "e4m3e5m2", "e5m2e4m3")]
+    names += ["v9_e4m3e4m3", "tc3_e4m3e4m3", "probe_window", "probe_design_a"]
     image = "fake fatbin sm_89 " + " ".join(f"mmaemu_{name}" for name in names)
     (folder / "kernels.fatbin").write_text(image)
     sources = Path(mmaemu.__file__).parent / "cuda" / "kernels"
@@ -72,7 +77,7 @@ def driver_only(monkeypatch: pytest.MonkeyPatch, folder: Path) -> FakeGpu:
     )
     described = {"file": "kernels.fatbin", "sha256": hashlib.sha256(image.encode()).hexdigest()}
     manifest: dict[str, Any] = {"source_sha256": hashlib.sha256(lines.encode()).hexdigest()}
-    manifest["images"] = [{"kernel": kernel} | described for kernel in ("v4", "v1", "h4", "h1")]
+    manifest["images"] = [{"kernel": kernel} | described for kernel in ("tc3", "v9", "v4", "v1", "h4", "h1")]
     (folder / "manifest.json").write_text(json.dumps(manifest))
     return gpu
 

@@ -10,6 +10,7 @@
 #include <string_view>
 
 #include "host_kernels.h"
+#include "simt/simt.h"
 
 namespace {
 
@@ -112,6 +113,10 @@ int fake_gpu_launches(const void* stream) {
 void fake_gpu_spoil(const char* name) {
   state.spoiled = name;
 }
+// How many bits the tensor cores' alignment leaves; 24 as on Ampere and Ada.
+void fake_gpu_tensor_fraction(int bits) {
+  mmaemu::testing::simt::tensor_model().fraction = bits;
+}
 void fake_gpu_fail_launch(const char* name) {
   state.failing_launch = name;
 }
@@ -119,6 +124,7 @@ void fake_gpu_fail_launch(const char* name) {
 void fake_gpu_reset() {
   for (const auto& [address, bytes] : state.memory) std::free(address);
   state = FakeGpu{};
+  mmaemu::testing::simt::tensor_model() = {};
 }
 
 int cuInit(unsigned flags) {

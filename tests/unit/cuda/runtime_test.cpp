@@ -43,8 +43,7 @@ class CudaHost : public ::testing::Test {
     fake<void()>("fake_gpu_reset")();
     std::string image = "fake fatbin sm_75 sm_89 sm_90";
     for (const cuda::Kernel& kernel : cuda::kernels())
-      if (kernel.exists())
-        for (const std::string& name : cuda::function_names(kernel)) image += " " + name;
+      for (const std::string& name : cuda::function_names(kernel)) image += " " + name;
     prepare(image, cuda::source_hash(), sha256(bytes_of(image)));
   }
   void TearDown() override {
@@ -55,7 +54,7 @@ class CudaHost : public ::testing::Test {
   void prepare(const std::string& image, const std::string& source, const std::string& hash) {
     fill(fatbins_ / "kernels.fatbin", image);
     std::string text = R"({"source_sha256": ")" + source + R"(", "images": [)";
-    for (const char* kernel : {"v4", "v1", "h4", "h1"})
+    for (const char* kernel : {"tc3", "v9", "v4", "v1", "h4", "h1"})
       text += std::string(text.back() == '[' ? "" : ", ") + R"({"kernel": ")" + kernel +
               R"(", "file": "kernels.fatbin", "sha256": ")" + hash + R"("})";
     fill(fatbins_ / "manifest.json", text + "]}");
@@ -96,6 +95,26 @@ TEST_F(CudaHost, KernelsPassTheirGatesAndAreChosen) {
   const auto v1 = std::ranges::find(status, "cuda:v1", &BackendStatus::name);
   ASSERT_NE(v1, status.end());
   EXPECT_EQ(*v1, (BackendStatus{"cuda:v1", true, "fatbin", false, {"load", "smoke"}, ""}));
+}
+
+TEST_F(CudaHost, GatedKernelIsChosenWhereTheUserLetsItsGatesDecide) {
+  const ScopedVariable allowed("MMAEMU_ALLOW_GATED_KERNELS", "1");
+  EXPECT_EQ(choose_backend(query("auto")).value().name, "cuda:tc3");
+  const std::vector<BackendStatus> status = backends_status("cuda:0");
+  const auto tc3 = std::ranges::find(status, "cuda:tc3", &BackendStatus::name);
+  ASSERT_NE(tc3, status.end());
+  EXPECT_EQ(*tc3, (BackendStatus{"cuda:tc3", true, "fatbin", false, {"load", "design_a", "smoke"}, ""}));
+}
+
+TEST_F(CudaHost, GatedKernelIsNotUsedWhereItsOwnGateFails) {
+  const ScopedVariable allowed("MMAEMU_ALLOW_GATED_KERNELS", "1");
+  fake<void(int)>("fake_gpu_tensor_fraction")(25);
+  const BackendChoice choice = choose_backend(query("auto")).value();
+  EXPECT_EQ(choice.name, "cuda:v9");  // whose window does not depend on that
+  ASSERT_EQ(choice.fallbacks.size(), 1U);
+  expect_mentions(choice.fallbacks[0], "design_a");
+  expect_mentions(choice.fallbacks[0], "break the property");
+  ASSERT_EQ(choice.warnings.size(), 1U);
 }
 
 TEST_F(CudaHost, KernelServesItsPresetAlone) {
@@ -168,7 +187,7 @@ TEST_F(CudaHost, BuiltBinariesAreOfTheseSources) {
   const ScopedVariable built("MMAEMU_FATBIN_DIR", MMAEMU_BUILT_FATBINS);
   for (const cuda::Kernel& kernel : cuda::kernels()) {
     const Result<cuda::Image> image = cuda::prebuilt_image(kernel);
-    EXPECT_EQ(image.ok(), kernel.exists()) << kernel.name << (image.ok() ? "" : ": " + image.error().message);
+    EXPECT_TRUE(image.ok()) << kernel.name << (image.ok() ? "" : ": " + image.error().message);
   }
 }
 
@@ -283,7 +302,7 @@ struct Call {
 };
 
 TEST_F(CudaHost, ProductsAreTheModelsBitForBitInTheCallersStream) {
-  for (const char* name : {"v4", "v1", "h4", "h1"}) {
+  for (const char* name : {"tc3", "v9", "v4", "v1", "h4", "h1"}) {
     const cuda::Kernel& kernel = *cuda::find_kernel(name);
     ASSERT_TRUE(choose_backend(query(kernel.backend(), std::string(kernel.preset))).ok());
     gpu_.calls.clear();
