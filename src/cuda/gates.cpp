@@ -117,8 +117,8 @@ Result<GateResult> smoke(const DeviceRuntime& runtime, const Kernel& kernel, con
   return gate;
 }
 
-// 1,024 warps make 64 products of 16 x 8 results each.
-constexpr unsigned kProbeBlocks = 256;
+// 256 warps make 64 products of 16 x 8 results each.
+constexpr unsigned kProbeBlocks = 64;
 constexpr unsigned kProbeThreads = 128;
 constexpr int kProbeRounds = 64;
 

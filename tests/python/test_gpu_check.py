@@ -70,7 +70,7 @@ def check(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> ModuleType:
 
 
 def test_the_kernels_of_a_device_are_found(check: ModuleType) -> None:
-    assert check.available(mmaemu, "cuda:0") == {"ada": ["v4", "v1"], "hopper": ["h4", "h1"]}
+    assert check.available(mmaemu, "cuda:0") == {"ada": ["tc3", "v9", "v4", "v1"], "hopper": ["h4", "h1"]}
     report = check.selftest(mmaemu, "cuda:0")
     assert report["failed"] == []
     json.dumps(report)

@@ -288,22 +288,28 @@ inline void mma_s8(Word (&d)[4], const Word (&a)[4], Word b0, Word b1) {
 // not validated: hardware decides.
 namespace mmaemu::testing::simt {
 constexpr int kTensorBlock = 8;
+inline double power_of_two(int exponent) {
+  return std::bit_cast<double>(static_cast<std::uint64_t>(exponent + 1023) << 52);
+}
+// Of a normal number.
+inline int exponent_of(float x) {
+  return static_cast<int>(std::bit_cast<std::uint32_t>(x) >> 23 & 0xFFU) - 127;
+}
 inline float tensor_block(const std::array<float, kTensorBlock>& a, const std::array<float, kTensorBlock>& b,
                           float c) {
   const int fraction = tensor_model().fraction;
   int largest = std::numeric_limits<int>::min();
-  if (c != 0) largest = std::ilogb(c);
+  if (c != 0) largest = exponent_of(c);
   for (std::size_t i = 0; i < kTensorBlock; ++i)
-    if (a[i] != 0 && b[i] != 0) largest = std::max(largest, std::ilogb(a[i]) + std::ilogb(b[i]));
+    if (a[i] != 0 && b[i] != 0) largest = std::max(largest, exponent_of(a[i]) + exponent_of(b[i]));
   if (largest == std::numeric_limits<int>::min()) return 0.0F;
-  const auto on_grid = [&](double x) {
-    return static_cast<std::int64_t>(std::ldexp(x, fraction - largest));
-  };
+  const double to_grid = power_of_two(fraction - largest);
+  const auto on_grid = [&](double x) { return static_cast<std::int64_t>(x * to_grid); };
   std::int64_t sum = on_grid(c);
   for (std::size_t i = 0; i < kTensorBlock; ++i) sum += on_grid(static_cast<double>(a[i]) * b[i]);
   const auto magnitude = static_cast<std::uint64_t>(sum < 0 ? -sum : sum);
   const int extra = std::max(0, static_cast<int>(std::bit_width(magnitude)) - 24);
-  const double kept = std::ldexp(static_cast<double>(magnitude >> extra << extra), largest - fraction);
+  const double kept = static_cast<double>(magnitude >> extra << extra) * power_of_two(largest - fraction);
   return static_cast<float>((sum < 0 ? -kept : kept) * tensor_model().factor);
 }
 

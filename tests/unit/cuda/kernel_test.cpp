@@ -35,7 +35,6 @@ void PrintTo(const Chains& c, std::ostream* out) {
 std::vector<Chains> all_chains() {
   std::vector<Chains> all;
   for (const cuda::Kernel& kernel : cuda::kernels()) {
-    if (!kernel.exists()) continue;
     for (const cuda::FormatPair& pair : kernel.pairs)
       for (const int architecture : kHostArchitectures)
         if (architecture == kHostArchitectures[0] || kernel.file != "portable.cu")

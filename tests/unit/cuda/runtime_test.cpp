@@ -305,6 +305,7 @@ TEST_F(CudaHost, ProductsAreTheModelsBitForBitInTheCallersStream) {
   for (const char* name : {"tc3", "v9", "v4", "v1", "h4", "h1"}) {
     const cuda::Kernel& kernel = *cuda::find_kernel(name);
     ASSERT_TRUE(choose_backend(query(kernel.backend(), std::string(kernel.preset))).ok());
+    gpu_.tiles = true;
     gpu_.calls.clear();
     gpu_.launches.clear();
     for (cuda::SmokeProduct& product : cuda::smoke_products(kernel)) {
@@ -317,6 +318,7 @@ TEST_F(CudaHost, ProductsAreTheModelsBitForBitInTheCallersStream) {
       EXPECT_EQ(launch.stream, reinterpret_cast<void*>(0x57));
     for (const char* waits : {"cuStreamSynchronize", "cuMemcpyHtoDAsync", "cuMemcpyDtoHAsync", "cuMemAlloc"})
       EXPECT_EQ(gpu_.calls.count(waits), 0U) << waits;
+    gpu_.tiles = false;
   }
 }
 
