@@ -40,7 +40,7 @@ struct Function {
 };
 
 std::map<int, std::unique_ptr<Context>> contexts;
-std::set<Module*> modules;
+std::map<Module*, std::unique_ptr<Module>> modules;
 std::vector<std::unique_ptr<Function>> functions;
 
 // Counts a call; the status that the test wants of it.
@@ -216,17 +216,15 @@ int cuModuleLoadData(void** module, const void* image) {
   const std::string architecture = "sm_" + std::to_string(d->major * 10 + d->minor);
   if (fake && text.find(architecture) == std::string::npos) return kNoBinary;
   state.images.push_back(text);
-  auto* loaded = new Module{std::move(text), current_device()};
-  modules.insert(loaded);
-  *module = loaded;
+  auto loaded = std::make_unique<Module>(Module{std::move(text), current_device()});
+  *module = loaded.get();
+  modules.emplace(loaded.get(), std::move(loaded));
   return 0;
 }
 
 int cuModuleUnload(void* module) {
   if (const int status = enter("cuModuleUnload"); status != 0) return status;
-  auto* loaded = static_cast<Module*>(module);
-  modules.erase(loaded);
-  delete loaded;
+  modules.erase(static_cast<Module*>(module));
   return 0;
 }
 
