@@ -28,7 +28,6 @@ def test_every_kernel_has_its_gates(gpu: fake_gpu.FakeGpu) -> None:
         assert smoke.details["elements"] > 10_000
         assert smoke.seconds > 0
     assert results["v9"][0].passed is False
-    assert "no kernel v9" in results["v9"][0].reason
 
 
 def test_verdicts_are_cached_until_forced(gpu: fake_gpu.FakeGpu, tmp_path: Path) -> None:
