@@ -40,7 +40,9 @@ HostKernel host(void (*kernel)(Parameters...), std::size_t result, bool cooperat
 }
 
 using Chain = void(const Byte*, const Byte*, float*, int, int, int);
-HostKernel tiled(Chain* kernel) { return host(kernel, 2, true); }
+HostKernel tiled(Chain* kernel) {
+  return host(kernel, 2, true);
+}
 
 const std::map<std::string, HostKernel>& kernels() {
   static const std::map<std::string, HostKernel> all{

@@ -7,8 +7,8 @@
 
 namespace mmaemu::testing {
 
-// Runs a kernel with cuLaunchKernel's parameters; returns what was wrong, if anything. spoil: flips a bit of its first
-// result afterwards.
+// Runs a kernel with cuLaunchKernel's parameters; returns what was wrong, if anything. spoil: flips a bit of
+// its first result afterwards.
 std::optional<std::string> run_on_host(const std::string& name, std::array<unsigned, 2> grid,
                                        std::array<unsigned, 2> block, void** parameters, bool spoil);
 

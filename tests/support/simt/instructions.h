@@ -1,5 +1,5 @@
-// CUDA's words and instructions as C++, each by its definition in IEEE 754 or PTX. Included before a kernel's source,
-// in place of src/cuda/kernels/instructions.h.
+// CUDA's words and instructions as C++, each by its definition in IEEE 754 or PTX. Included before a kernel's
+// source, in place of src/cuda/kernels/instructions.h.
 #pragma once
 
 #include <algorithm>
@@ -21,15 +21,33 @@
 #define blockDim (::mmaemu::testing::simt::registers().threads)
 #define gridDim (::mmaemu::testing::simt::registers().blocks)
 
-inline float __uint_as_float(unsigned bits) { return std::bit_cast<float>(bits); }
-inline unsigned __float_as_uint(float x) { return std::bit_cast<unsigned>(x); }
-inline float __fmaf_rn(float a, float b, float c) { return std::fma(a, b, c); }
-inline float __fmul_rn(float a, float b) { return a * b; }
-inline float __fadd_rn(float a, float b) { return a + b; }
-inline float __fsub_rn(float a, float b) { return a - b; }
-inline void atomicOr(unsigned* at, unsigned bits) { *at |= bits; }
-inline void atomicAdd(unsigned* at, unsigned value) { *at += value; }
-inline void __syncthreads() { mmaemu::testing::simt::barrier(); }
+inline float __uint_as_float(unsigned bits) {
+  return std::bit_cast<float>(bits);
+}
+inline unsigned __float_as_uint(float x) {
+  return std::bit_cast<unsigned>(x);
+}
+inline float __fmaf_rn(float a, float b, float c) {
+  return std::fma(a, b, c);
+}
+inline float __fmul_rn(float a, float b) {
+  return a * b;
+}
+inline float __fadd_rn(float a, float b) {
+  return a + b;
+}
+inline float __fsub_rn(float a, float b) {
+  return a - b;
+}
+inline void atomicOr(unsigned* at, unsigned bits) {
+  *at |= bits;
+}
+inline void atomicAdd(unsigned* at, unsigned value) {
+  *at += value;
+}
+inline void __syncthreads() {
+  mmaemu::testing::simt::barrier();
+}
 
 namespace mmaemu::testing::simt {
 
@@ -59,7 +77,8 @@ inline float round_to_bf16(double x, bool inexact) {
     return static_cast<float>(std::bit_cast<double>(bits));  // beyond the largest: infinity
   }
   constexpr int kQuantum = -126 - 7;
-  return static_cast<float>(std::ldexp(std::nearbyint(std::ldexp(std::bit_cast<double>(bits), -kQuantum)), kQuantum));
+  return static_cast<float>(
+      std::ldexp(std::nearbyint(std::ldexp(std::bit_cast<double>(bits), -kQuantum)), kQuantum));
 }
 
 }  // namespace mmaemu::testing::simt
@@ -122,7 +141,8 @@ class SharedArray {
   void store_half(int i, int half, const Pair& value) {
     if (half != 0 && half != 1) mmaemu::testing::simt::fault("no such half of an element");
     note(i, static_cast<std::size_t>(half) * sizeof(Pair), sizeof(Pair), Access::write);
-    std::memcpy(reinterpret_cast<std::byte*>(&at_[i]) + half * static_cast<int>(sizeof(Pair)), &value, sizeof value);
+    std::memcpy(reinterpret_cast<std::byte*>(&at_[i]) + half * static_cast<int>(sizeof(Pair)), &value,
+                sizeof value);
   }
   Quad load_matrices(int row) const {
     static_assert(sizeof(T) == 16);
@@ -133,7 +153,8 @@ class SharedArray {
         [](const mmaemu::testing::simt::LaneBytes& rows, mmaemu::testing::simt::LaneBytes& results) {
           for (std::size_t lane = 0; lane < 32; ++lane)
             for (std::size_t matrix = 0; matrix < 4; ++matrix)
-              std::memcpy(results[lane].data() + 4 * matrix, rows[8 * matrix + lane / 4].data() + lane % 4 * 4, 4);
+              std::memcpy(results[lane].data() + 4 * matrix,
+                          rows[8 * matrix + lane / 4].data() + lane % 4 * 4, 4);
         },
         &at_[row], sizeof(T), &q, sizeof q);
     return q;
@@ -142,7 +163,9 @@ class SharedArray {
  private:
   using Access = mmaemu::testing::simt::Access;
   void note(int i, std::size_t offset, std::size_t bytes, Access access) const {
-    if (i < 0 || i >= kSize) mmaemu::testing::simt::fault("element " + std::to_string(i) + " of a shared array of " + std::to_string(kSize));
+    if (i < 0 || i >= kSize)
+      mmaemu::testing::simt::fault("element " + std::to_string(i) + " of a shared array of " +
+                                   std::to_string(kSize));
     const std::size_t word = (static_cast<std::size_t>(i) * sizeof(T) + offset) / 4;
     mmaemu::testing::simt::shared_access(&words_[word], bytes / 4, access);
   }
@@ -150,7 +173,9 @@ class SharedArray {
   mutable mmaemu::testing::simt::SharedWord words_[kSize * sizeof(T) / 4];
 };
 
-inline float bf16_of(Word pair, int half) { return __uint_as_float(half == 0 ? pair << 16 : pair & 0xFFFF0000U); }
+inline float bf16_of(Word pair, int half) {
+  return __uint_as_float(half == 0 ? pair << 16 : pair & 0xFFFF0000U);
+}
 
 inline Word bf16x2_fma(Word a, Word b, Word c) {
   using namespace mmaemu::testing::simt;
@@ -177,7 +202,9 @@ inline Word bf16x2_max(Word a, Word b) {
   return result;
 }
 
-inline Word bf16x2_abs(Word a) { return a & 0x7FFF7FFFU; }
+inline Word bf16x2_abs(Word a) {
+  return a & 0x7FFF7FFFU;
+}
 
 inline void mma_s8(Word (&d)[4], const Quad& a, Word b0, Word b1) {
   struct Inputs {
@@ -189,8 +216,11 @@ inline void mma_s8(Word (&d)[4], const Quad& a, Word b0, Word b1) {
       "mma.m16n8k32.s8",
       [](const mmaemu::testing::simt::LaneBytes& lanes, mmaemu::testing::simt::LaneBytes& results) {
         std::array<Inputs, 32> in;
-        for (std::size_t lane = 0; lane < 32; ++lane) std::memcpy(&in[lane], lanes[lane].data(), sizeof(Inputs));
-        const auto byte = [](Word w, int i) { return static_cast<int>(static_cast<std::int8_t>(w >> (8 * i))); };
+        for (std::size_t lane = 0; lane < 32; ++lane)
+          std::memcpy(&in[lane], lanes[lane].data(), sizeof(Inputs));
+        const auto byte = [](Word w, int i) {
+          return static_cast<int>(static_cast<std::int8_t>(w >> (8 * i)));
+        };
         const auto a_at = [&](int row, int k) {
           const auto lane = static_cast<std::size_t>(row % 8 * 4 + k % 16 / 4);
           return byte(in[lane].a[row / 8 + k / 16 * 2], k % 4);

@@ -137,8 +137,8 @@ void Block::barrier() {
   }
 }
 
-void Block::warp_instruction(const char* name, WarpFunction compute, const void* inputs, std::size_t input_bytes,
-                             void* results, std::size_t result_bytes) {
+void Block::warp_instruction(const char* name, WarpFunction compute, const void* inputs,
+                             std::size_t input_bytes, void* results, std::size_t result_bytes) {
   Warp& warp = warps_[static_cast<std::size_t>(current_ / kWarp)];
   const auto lane = static_cast<std::size_t>(current_ % kWarp);
   if (warp.arrived != 0 && warp.instruction != name)
@@ -161,7 +161,8 @@ void Block::shared_access(SharedWord* first, std::size_t words, Access access) {
     const bool written_now = w->write_interval == interval_ && w->writer != current_;
     const bool read_now = w->read_interval == interval_ && w->reader != current_;
     if (access == Access::read) {
-      if (w->write_interval < first_interval_) fault("a thread reads shared memory that no thread has written");
+      if (w->write_interval < first_interval_)
+        fault("a thread reads shared memory that no thread has written");
       if (written_now) fault("a thread reads what another writes without a barrier between");
       w->reader = read_now ? kSeveral : current_;
       w->read_interval = interval_;
@@ -176,7 +177,9 @@ void Block::shared_access(SharedWord* first, std::size_t words, Access access) {
 
 }  // namespace
 
-Registers& registers() { return the_registers; }
+Registers& registers() {
+  return the_registers;
+}
 
 void fault(const std::string& what) {
   const Registers& r = the_registers;

@@ -1,5 +1,6 @@
-// Blocks of threads on the host: every thread of a block is a fiber that runs until it waits for others. Accesses to
-// shared memory are checked: bounds, reads before any write of the block, and two threads at one word between barriers.
+// Blocks of threads on the host: every thread of a block is a fiber that runs until it waits for others.
+// Accesses to shared memory are checked: bounds, reads before any write of the block, and two threads at one
+// word between barriers.
 #pragma once
 
 #include <array>
@@ -27,8 +28,9 @@ struct Registers {
 };
 Registers& registers();
 
-// Runs `kernel` once for each thread. With `cooperative`, threads of a block run together and may wait for each other;
-// else they run one after the other. Returns what was wrong, if anything; the launch then ends early.
+// Runs `kernel` once for each thread. With `cooperative`, threads of a block run together and may wait for
+// each other; else they run one after the other. Returns what was wrong, if anything; the launch then ends
+// early.
 std::optional<std::string> launch(const Grid& grid, bool cooperative, const std::function<void()>& kernel);
 
 // Ends the launch from within a kernel.
@@ -37,8 +39,8 @@ std::optional<std::string> launch(const Grid& grid, bool cooperative, const std:
 // All threads of the block.
 void barrier();
 
-// An instruction of a whole warp: `inputs` of every lane goes in, and `compute` gets those of lanes 0 to 31 and writes
-// their results. It must be the same instruction in every lane, which `name` tells.
+// An instruction of a whole warp: `inputs` of every lane goes in, and `compute` gets those of lanes 0 to 31
+// and writes their results. It must be the same instruction in every lane, which `name` tells.
 inline constexpr int kWarp = 32;
 inline constexpr std::size_t kMostBytes = 64;  // of a lane's inputs, and of its results
 using LaneBytes = std::array<std::array<std::byte, kMostBytes>, kWarp>;
@@ -46,8 +48,8 @@ using WarpFunction = void (*)(const LaneBytes& inputs, LaneBytes& results);
 void warp_instruction(const char* name, WarpFunction compute, const void* inputs, std::size_t input_bytes,
                       void* results, std::size_t result_bytes);
 
-// A word of shared memory since its last write and read: by which thread, in which interval between barriers (of all
-// launches; 0: never).
+// A word of shared memory since its last write and read: by which thread, in which interval between barriers
+// (of all launches; 0: never).
 struct SharedWord {
   std::uint64_t write_interval = 0;
   std::uint64_t read_interval = 0;

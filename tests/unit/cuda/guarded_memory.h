@@ -22,7 +22,8 @@ class GuardedMemory {
     if (memory == MAP_FAILED) throw std::bad_alloc();
     begin_ = static_cast<std::byte*>(memory);
     if (mprotect(begin_ + page, inside, PROT_READ | PROT_WRITE) != 0) throw std::bad_alloc();
-    data_ = reinterpret_cast<T*>(flush == Flush::end ? begin_ + page + inside - count * sizeof(T) : begin_ + page);
+    data_ = reinterpret_cast<T*>(flush == Flush::end ? begin_ + page + inside - count * sizeof(T)
+                                                     : begin_ + page);
   }
   GuardedMemory(const GuardedMemory&) = delete;
   GuardedMemory& operator=(const GuardedMemory&) = delete;
