@@ -128,6 +128,14 @@ std::string rate_text(double products, double seconds) {
   return text;
 }
 
+std::string size_text(std::int64_t M, std::int64_t N, std::int64_t K) {
+  return std::to_string(M) + " x " + std::to_string(N) + " x " + std::to_string(K);
+}
+
+double work(std::int64_t M, std::int64_t N, std::int64_t K) {
+  return static_cast<double>(M) * static_cast<double>(N) * static_cast<double>(K);
+}
+
 // What gemm, compare and bench share.
 struct ProductArguments {
   std::string splitk = "auto";
@@ -155,12 +163,20 @@ struct ProductArguments {
     app.add_option("--scale-b", scale_b, "likewise")->capture_default_str();
     app.add_option("--scale-result", scale_result, "likewise; for FP8 results");
   }
-  void read_scales() {
+  void parse() { options.splitk = parse_split(splitk); }
+
+  // The product of two files, with its warnings said. out: none for the format of a.
+  Result<Product> compute(const std::string& a_path, const std::string& b_path, std::optional<FormatId> out) {
+    const Matrix a = read_matrix(a_path, parse_format("--a-format", a_format));
+    const Matrix b = read_matrix(b_path, parse_format("--b-format", b_format));
     options.scale_a = read_scale(scale_a);
     options.scale_b = read_scale(scale_b);
     if (scale_result) options.scale_result = read_scale(*scale_result);
+    const Progress bar = progress_bar(work(a.rows, b.rows, a.columns));
+    Result<Product> product = multiply(a, b, out.value_or(a.format), options, bar);
+    if (product.ok()) warn(product.value().plan.warnings);
+    return product;
   }
-  void parse() { options.splitk = parse_split(splitk); }
 };
 
 Json product_json(const Product& product, const ProductArguments& arguments) {
@@ -184,10 +200,6 @@ Json product_json(const Product& product, const ProductArguments& arguments) {
           {"seconds", product.seconds}};
 }
 
-double work(const Matrix& a, const Matrix& b) {
-  return static_cast<double>(a.rows) * static_cast<double>(b.rows) * static_cast<double>(a.columns);
-}
-
 class Gemm {
  public:
   explicit Gemm(CLI::App& parent)
@@ -202,22 +214,16 @@ class Gemm {
   }
   int run() {
     arguments.parse();
-    const auto out_format = parse_format("--out", out);
-    const Matrix a = read_matrix(a_path, parse_format("--a-format", arguments.a_format));
-    const Matrix b = read_matrix(b_path, parse_format("--b-format", arguments.b_format));
-    arguments.read_scales();
-    const Result<Product> product =
-        multiply(a, b, out_format.value_or(a.format), arguments.options, progress_bar(work(a, b)));
+    const Result<Product> product = arguments.compute(a_path, b_path, parse_format("--out", out));
     if (!product.ok()) return refuse(json, product.error());
     const Product& done = product.value();
-    warn(done.plan.warnings);
+    const CallPlan& plan = done.plan;
     write_matrix(output, done.result);
     Table table;
-    table.add("product", std::to_string(a.rows) + " x " + std::to_string(b.rows) + " x " +
-                             std::to_string(a.columns) + ", profile " + done.profile);
-    table.add("split", split_text(done.plan.split));
-    table.add("time", rate_text(work(a, b), done.seconds));
-    table.add("result", output + ", " + done.plan.out_dtype);
+    table.add("product", size_text(plan.M, plan.N, plan.K) + ", profile " + done.profile);
+    table.add("split", split_text(plan.split));
+    table.add("time", rate_text(work(plan.M, plan.N, plan.K), done.seconds));
+    table.add("result", output + ", " + plan.out_dtype);
     report(json, product_json(done, arguments).dump(2, ' ', true), table.text());
     return kOk;
   }
@@ -252,12 +258,8 @@ class Compare {
     const Matrix result = read_matrix(path, codes_as);
     Matrix other;
     if (recompute) {
-      const Matrix a = read_matrix(a_path, parse_format("--a-format", arguments.a_format));
-      const Matrix b = read_matrix(b_path, parse_format("--b-format", arguments.b_format));
-      arguments.read_scales();
-      Result<Product> product = multiply(a, b, result.format, arguments.options, progress_bar(work(a, b)));
+      Result<Product> product = arguments.compute(a_path, b_path, result.format);
       if (!product.ok()) return refuse(json, product.error());
-      warn(product.value().plan.warnings);
       other = std::move(product).value().result;
     } else {
       other = read_matrix(other_path, codes_as);
@@ -420,7 +422,7 @@ class Bench {
     const Matrix b = random(parse_format("--b", b_format), N, 2);
     const FormatId format = parse_format("--out", out);
     double best = std::numeric_limits<double>::infinity();
-    const Progress bar = progress_bar(work(a, b) * repeat);
+    const Progress bar = progress_bar(work(M, N, K) * repeat);
     Json last;
     for (int i = 0; i < repeat; ++i) {
       const Result<Product> product = multiply(a, b, format, arguments.options, {});
@@ -433,14 +435,13 @@ class Bench {
     const Result<std::string_view> target =
         cpu_target({.threads = 0, .cancelled = {}, .target = arguments.options.target});
     last["seconds"] = best;
-    last["GMAC/s"] = work(a, b) / best / 1e9;
+    last["GMAC/s"] = work(M, N, K) / best / 1e9;
     last["runs"] = repeat;
     last["cpu_target"] = target.ok() ? target.value() : "";
     Table table;
-    table.add("product", std::to_string(M) + " x " + std::to_string(N) + " x " + std::to_string(K) +
-                             ", profile " + last["profile"].get<std::string>());
+    table.add("product", size_text(M, N, K) + ", profile " + last["profile"].get<std::string>());
     table.add("cpu target", last["cpu_target"]);
-    table.add("best of " + std::to_string(repeat), rate_text(work(a, b), best));
+    table.add("best of " + std::to_string(repeat), rate_text(work(M, N, K), best));
     report(json, last.dump(2, ' ', true), table.text());
     return kOk;
   }

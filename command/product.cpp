@@ -18,13 +18,9 @@ TensorDesc tensor(FormatId id, std::vector<std::int64_t> shape, std::vector<std:
 
 }  // namespace
 
-Result<Profile> profile_named(const std::optional<std::string>& name) {
-  return find_profile(!name ? "" : name->empty() ? "\"\"" : *name);
-}
-
 Result<Product> multiply(const Matrix& a, const Matrix& b, FormatId out, const ProductOptions& options,
                          const Progress& progress) {
-  const Result<Profile> profile = profile_named(options.profile);
+  const Result<Profile> profile = find_profile_or_default(options.profile);
   if (!profile.ok()) return profile.error();
   const TensorDesc scalar = tensor(FormatId::float32, {}, {});
   ScaledMmCall call{.input = tensor(a.format, {a.rows, a.columns}, {a.columns, 1}),

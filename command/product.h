@@ -39,7 +39,4 @@ using Progress = std::function<void(double)>;
 Result<Product> multiply(const Matrix& a, const Matrix& b, FormatId out, const ProductOptions& options,
                          const Progress& progress);
 
-// find_profile, but that an empty name is unknown and not the default.
-Result<Profile> profile_named(const std::optional<std::string>& name);
-
 }  // namespace mmaemu::command

@@ -51,6 +51,9 @@ MMAEMU_API const std::vector<Profile>& shipped_profiles();
 // KeyError with the known names. An empty name means $MMAEMU_PROFILE, else "hopper".
 MMAEMU_API Result<Profile> find_profile(std::string_view name);
 
+// Likewise of a name that may not be given, which means the default; one that is given and empty is unknown.
+MMAEMU_API Result<Profile> find_profile_or_default(const std::optional<std::string>& name);
+
 // The CUDA device (none: the current one, else device 0) has the profile's GPU name and SM count, and the
 // cuBLASLt of this process has its version: major.minor.patch, and the build where both have one. False for a
 // profile without them, without CUDA, with $MMAEMU_DISABLE_CUDA=1 or on any error. Creates no CUDA context.

@@ -56,13 +56,15 @@ def product(
     import torch
 
     with torch.no_grad():
-        codes = _rows(a), _rows(b)
-        views = [
-            _native.OperandView(c.data_ptr(), _arrays.dtype_of(t), *c.shape, c.shape[1], 1)
+        codes = _rows(a), _rows(b)  # held until the kernels are in the stream
+        a_view, b_view = (
+            _native.OperandView(c.data_ptr(), _arrays.dtype_of(t), c.shape[0], c.shape[1], c.shape[1], 1)
             for c, t in zip(codes, (a, b), strict=True)
-        ]
+        )
         result = a.new_empty(plan.M, plan.N, dtype=out_dtype)
-        call = (plan.backend, *views, preset, fast, plan.split.S, plan.split.scheme, _arrays.result_view(result))
+        split = plan.split
+        assert split is not None, "a plan without an error has a split"
+        call = (plan.backend, a_view, b_view, preset, fast, split.S, split.scheme, _arrays.result_view(result))
         workspace = a.new_empty(_native.cuda_workspace_bytes(*call), dtype=torch.uint8)
         held = None if scales is None else [None if s is None else s.resolve_neg() for s in scales]
         addresses = None if held is None else [0 if s is None else s.data_ptr() for s in held]

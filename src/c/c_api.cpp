@@ -135,27 +135,12 @@ Result<ResultView> read_result(const mmaemu_result* given) {
                     given->columns, given->row_stride, given->column_stride};
 }
 
-// The right operand of a product, as a view or packed.
-struct RightOperand {
-  OperandView view;
-  const PackedOperand* packed = nullptr;
-};
-
-Result<RightOperand> read_right(const mmaemu_operand* b, const mmaemu_packed* packed) {
-  if (packed != nullptr) return RightOperand{packed->operand.view(), &packed->operand};
-  const Result<OperandView> view = read_operand("b", b);
-  if (!view.ok()) return view.error();
-  return RightOperand{view.value(), nullptr};
-}
-
 std::string_view name_or_empty(const char* name) {
   return name == nullptr ? std::string_view() : std::string_view(name);
 }
 
-// As find_profile, but that an empty name is a name, and an unknown one.
 Result<Profile> read_profile(const char* name) {
-  if (name == nullptr) return find_profile("");
-  return find_profile(*name == '\0' ? "\"\"" : name);
+  return find_profile_or_default(name == nullptr ? std::nullopt : std::optional<std::string>(name));
 }
 
 // Into a SplitRequest, as g++ 12 sees uninitialised members in a Result of that variant.
@@ -207,87 +192,101 @@ Status check_shape(const CallPlan& plan, const ResultView& result) {
                  "]; the product has [" + std::to_string(plan.M) + ", " + std::to_string(plan.N) + "]");
 }
 
-Accumulation accumulation(const Profile& profile, const CallPlan& plan, bool fast) {
-  const SplitK split = plan.split ? SplitK{plan.split->S, plan.split->scheme} : SplitK{};
-  return {profile.preset, fast, split};
-}
+// What scaled_mm and accumulate are given alike.
+struct ProductArguments {
+  mmaemu_options options{};
+  OperandView a;
+  OperandView b;
+  const PackedOperand* packed_b = nullptr;  // null: b is a view of the caller's memory
+  ResultView result;
+  Profile profile;
+  SplitRequest split;
 
-Status run_scaled_mm(const mmaemu_operand* a_given, const mmaemu_operand* b_given,
-                     const mmaemu_packed* packed, float scale_a, float scale_b, const float* scale_result,
-                     const mmaemu_result* result_given, const mmaemu_options* options_given) {
+  bool fast() const { return options.fast != 0; }
+};
+
+Status read_product(const mmaemu_operand* a_given, const mmaemu_operand* b_given, const mmaemu_packed* packed,
+                    const mmaemu_result* result_given, const mmaemu_options* options_given,
+                    ProductArguments& to) {
   const Result<mmaemu_options> options = read_options(options_given);
   if (!options.ok()) return options.error();
+  to.options = options.value();
   const Result<OperandView> a = read_operand("a", a_given);
   if (!a.ok()) return a.error();
-  const Result<RightOperand> b = read_right(b_given, packed);
-  if (!b.ok()) return b.error();
+  to.a = a.value();
+  if (packed != nullptr) {
+    to.packed_b = &packed->operand;
+    to.b = packed->operand.view();
+  } else {
+    const Result<OperandView> b = read_operand("b", b_given);
+    if (!b.ok()) return b.error();
+    to.b = b.value();
+  }
   const Result<ResultView> result = read_result(result_given);
   if (!result.ok()) return result.error();
-  const Result<Profile> profile = read_profile(options.value().profile);
+  to.result = result.value();
+  const Result<Profile> profile = read_profile(to.options.profile);
   if (!profile.ok()) return profile.error();
-  SplitRequest split;
-  if (Status s = read_split(options.value(), split); !s.ok()) return s;
+  to.profile = profile.value();
+  return read_split(to.options, to.split);
+}
 
+// Warns, then how the planned product is summed: into `how`.
+Status follow_plan(const CallPlan& plan, const ProductArguments& given, Accumulation& how) {
+  warn(given.options, plan.warnings);
+  if (plan.error) return *plan.error;
+  if (Status s = check_shape(plan, given.result); !s.ok()) return s;
+  const SplitK split = plan.split ? SplitK{plan.split->S, plan.split->scheme} : SplitK{};
+  how = {given.profile.preset, given.fast(), split};
+  return {};
+}
+
+Status run_scaled_mm(const mmaemu_operand* a, const mmaemu_operand* b, const mmaemu_packed* packed,
+                     float scale_a, float scale_b, const float* scale_result, const mmaemu_result* result,
+                     const mmaemu_options* options) {
+  ProductArguments given;
+  if (Status s = read_product(a, b, packed, result, options, given); !s.ok()) return s;
   const TensorDesc scalar{.dtype = "float32", .shape = {}, .strides = {}};
-  ScaledMmCall call{.input = tensor_of(a.value(), false),
-                    .mat2 = tensor_of(b.value().view, true),
+  ScaledMmCall call{.input = tensor_of(given.a, false),
+                    .mat2 = tensor_of(given.b, true),
                     .scale_a = scalar,
                     .scale_b = scalar,
                     .bias = {},
                     .scale_result = {},
-                    .out_dtype = std::string(format(result.value().format).dtype),
-                    .use_fast_accum = options.value().fast != 0,
+                    .out_dtype = std::string(format(given.result.format).dtype),
+                    .use_fast_accum = given.fast(),
                     .out = {},
-                    .profile = profile.value(),
-                    .splitk = split,
+                    .profile = given.profile,
+                    .splitk = given.split,
                     .backend = "reference"};
   if (scale_result != nullptr) call.scale_result = scalar;
-  const CallPlan plan = plan_scaled_mm(call);
-  warn(options.value(), plan.warnings);
-  if (plan.error) return *plan.error;
-  if (Status s = check_shape(plan, result.value()); !s.ok()) return s;
-  const Accumulation how = accumulation(profile.value(), plan, call.use_fast_accum);
+  Accumulation how;
+  if (Status s = follow_plan(plan_scaled_mm(call), given, how); !s.ok()) return s;
   const Epilogue epilogue{scale_a, scale_b,
                           scale_result == nullptr ? std::nullopt : std::optional(*scale_result)};
-  const Execution execution = execution_of(options.value());
-  if (b.value().packed != nullptr)
-    return scaled_mm(a.value(), *b.value().packed, how, epilogue, result.value(), execution);
-  return scaled_mm(a.value(), b.value().view, how, epilogue, result.value(), execution);
+  const Execution execution = execution_of(given.options);
+  if (given.packed_b != nullptr)
+    return scaled_mm(given.a, *given.packed_b, how, epilogue, given.result, execution);
+  return scaled_mm(given.a, given.b, how, epilogue, given.result, execution);
 }
 
-Status run_accumulate(const mmaemu_operand* a_given, const mmaemu_operand* b_given,
-                      const mmaemu_packed* packed, const mmaemu_result* result_given,
-                      const mmaemu_options* options_given) {
-  const Result<mmaemu_options> options = read_options(options_given);
-  if (!options.ok()) return options.error();
-  const Result<OperandView> a = read_operand("a", a_given);
-  if (!a.ok()) return a.error();
-  const Result<RightOperand> b = read_right(b_given, packed);
-  if (!b.ok()) return b.error();
-  const Result<ResultView> result = read_result(result_given);
-  if (!result.ok()) return result.error();
-  const Result<Profile> profile = read_profile(options.value().profile);
-  if (!profile.ok()) return profile.error();
-  SplitRequest split;
-  if (Status s = read_split(options.value(), split); !s.ok()) return s;
-
-  const char* const out_dtype = options.value().out_dtype_for_split;
-  const AccumulateCall call{.a = tensor_of(a.value(), false),
-                            .b = tensor_of(b.value().view, false),
-                            .use_fast_accum = options.value().fast != 0,
-                            .profile = profile.value(),
-                            .splitk = split,
+Status run_accumulate(const mmaemu_operand* a, const mmaemu_operand* b, const mmaemu_packed* packed,
+                      const mmaemu_result* result, const mmaemu_options* options) {
+  ProductArguments given;
+  if (Status s = read_product(a, b, packed, result, options, given); !s.ok()) return s;
+  const char* const out_dtype = given.options.out_dtype_for_split;
+  const AccumulateCall call{.a = tensor_of(given.a, false),
+                            .b = tensor_of(given.b, false),
+                            .use_fast_accum = given.fast(),
+                            .profile = given.profile,
+                            .splitk = given.split,
                             .backend = "reference",
                             .out_dtype_for_split = dtype_named(out_dtype == nullptr ? "float32" : out_dtype)};
-  const CallPlan plan = plan_accumulate(call);
-  warn(options.value(), plan.warnings);
-  if (plan.error) return *plan.error;
-  if (Status s = check_shape(plan, result.value()); !s.ok()) return s;
-  const Accumulation how = accumulation(profile.value(), plan, call.use_fast_accum);
-  const Execution execution = execution_of(options.value());
-  if (b.value().packed != nullptr)
-    return accumulate(a.value(), *b.value().packed, how, result.value(), execution);
-  return accumulate(a.value(), b.value().view, how, result.value(), execution);
+  Accumulation how;
+  if (Status s = follow_plan(plan_accumulate(call), given, how); !s.ok()) return s;
+  const Execution execution = execution_of(given.options);
+  if (given.packed_b != nullptr) return accumulate(given.a, *given.packed_b, how, given.result, execution);
+  return accumulate(given.a, given.b, how, given.result, execution);
 }
 
 // A text that mmaemu_free_text frees.

@@ -1,5 +1,5 @@
-// Smoke: whole products against the CPU engine. A gated kernel's own gate: a probe that counts, on the device, results
-// of the instruction that break the property the kernel leans on.
+// Smoke: whole products against the CPU engine. A gated kernel's own gate: a probe that counts, on the
+// device, results of the instruction that break the property the kernel leans on.
 #include "cuda/gates.h"
 
 #include <algorithm>

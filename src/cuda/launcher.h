@@ -14,8 +14,8 @@
 
 namespace mmaemu::cuda {
 
-// Every function that a kernel's binary must have: its chains, one a pair of formats, what is around them, and
-// the probe of a gated one.
+// Every function that a kernel's binary must have: its chains, one a pair of formats, what is around them,
+// and the probe of a gated one.
 std::vector<std::string> function_names(const Kernel& kernel);
 
 // The function of a gated kernel's own gate.

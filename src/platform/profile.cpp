@@ -111,4 +111,8 @@ Result<Profile> find_profile(std::string_view name) try {
   return out_of_memory();
 }
 
+Result<Profile> find_profile_or_default(const std::optional<std::string>& name) {
+  return find_profile(!name ? "" : name->empty() ? "\"\"" : *name);
+}
+
 }  // namespace mmaemu

@@ -175,10 +175,7 @@ Explanation explain(const ExplainRequest& request) try {
       return explanation;
     }
   }
-  // To find_profile an empty name means the default; here it is a name, and an unknown one.
-  const std::string profile_name =
-      request.profile ? (request.profile->empty() ? "\"\"" : *request.profile) : "";
-  Result<Profile> profile = find_profile(profile_name);
+  Result<Profile> profile = find_profile_or_default(request.profile);
   if (!profile.ok()) {
     explanation.plan = failed(profile.error());
     return explanation;

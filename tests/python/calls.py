@@ -71,3 +71,17 @@ def run_cli(*arguments: str, **environment: str) -> subprocess.CompletedProcess[
 def plain_environment() -> dict[str, str]:
     """This process's environment without mmaemu's variables."""
     return {name: value for name, value in os.environ.items() if not name.startswith("MMAEMU_")}
+
+
+def read_terminal(terminal: int) -> str:
+    """All that was printed to a pseudo-terminal, until its other end is closed."""
+    printed = b""
+    while True:
+        try:
+            piece = os.read(terminal, 65536)
+        except OSError:  # the other end is closed
+            break
+        if not piece:
+            break
+        printed += piece
+    return printed.decode()

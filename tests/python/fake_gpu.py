@@ -6,9 +6,11 @@ Tensors stay on the CPU and are described as if they lay on cuda:0, so that ever
 from __future__ import annotations
 
 import ctypes
+import functools
 import hashlib
 import json
 import os
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -82,9 +84,17 @@ def driver_only(monkeypatch: pytest.MonkeyPatch, folder: Path) -> FakeGpu:
     return gpu
 
 
-def device_zero(monkeypatch: pytest.MonkeyPatch, folder: Path) -> FakeGpu:
-    """Likewise, and tensors on the CPU pass for tensors on cuda:0."""
+@functools.cache
+def _shared_cache() -> tempfile.TemporaryDirectory[str]:
+    """Verdicts of unspoiled kernels, which one run of the gates gives all tests of a process."""
+    return tempfile.TemporaryDirectory()
+
+
+def device_zero(monkeypatch: pytest.MonkeyPatch, folder: Path, *, fresh: bool = False) -> FakeGpu:
+    """Likewise, and tensors on the CPU pass for tensors on cuda:0. fresh: the gates run anew."""
     gpu = driver_only(monkeypatch, folder)
+    if not fresh:
+        monkeypatch.setenv("MMAEMU_CACHE_DIR", _shared_cache().name)
     monkeypatch.setattr(_arrays, "device_of", lambda tensor: "cuda:0")
     monkeypatch.setattr(_cuda, "current_stream", lambda tensor: (0, STREAM))
     return gpu

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from calls import plain_environment, run_cli, run_command
+from calls import plain_environment, read_terminal, run_cli, run_command
 
 OK, FAILED, USAGE = 0, 1, 2
 VALID = ("explain", "64", "256", "2048", "--profile", "ada", "--splitk", "1")
@@ -36,16 +36,7 @@ def on_a_terminal(*arguments: str, **environment: str) -> str:
         )
         os.close(its_end)
         its_end = -1
-        printed = b""
-        while True:
-            try:
-                piece = os.read(terminal, 65536)
-            except OSError:  # the other end is closed
-                break
-            if not piece:
-                break
-            printed += piece
-        return printed.decode()
+        return read_terminal(terminal)
     finally:
         os.close(terminal)
         if its_end >= 0:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from calls import plain_environment
+from calls import plain_environment, read_terminal
 
 GOLDEN = Path(__file__).parent.parent / "data" / "golden"
 COMMAND = os.environ.get("MMAEMU_COMMAND", "")
@@ -191,18 +191,10 @@ def on_a_terminal(*arguments: Any, cwd: Path, **environment: str) -> str:
         [COMMAND, *map(str, arguments)], cwd=cwd, env=environment, stdout=subprocess.DEVNULL, stderr=its_end
     ) as process:
         os.close(its_end)
-        printed = b""
-        while True:
-            try:
-                piece = os.read(terminal, 65536)
-            except OSError:  # the other end is closed
-                break
-            if not piece:
-                break
-            printed += piece
+        printed = read_terminal(terminal)
     os.close(terminal)
     assert process.returncode == 0
-    return printed.decode()
+    return printed
 
 
 def test_long_work_shows_its_progress_on_a_terminal_and_leaves_the_line_empty(tmp_path: Path) -> None:

@@ -78,7 +78,8 @@ def test_a_failed_launch_is_an_error_and_out_stays_as_it_was(gpu: fake_gpu.FakeG
     assert (out == 7.0).all()
 
 
-def test_a_failed_gate_is_told_once_and_the_reference_runs(gpu: fake_gpu.FakeGpu) -> None:
+def test_a_failed_gate_is_told_once_and_the_reference_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    gpu = fake_gpu.device_zero(monkeypatch, tmp_path, fresh=True)
     gpu.spoil("_e4m3e4m3")
     with pytest.warns(BackendFallbackWarning, match=r"computed by the reference on the CPU: .*gate smoke failed"):
         first = mmaemu.scaled_mm(**arguments())

@@ -40,8 +40,8 @@ struct FakeGpu {
   std::string failing_launch;  // a launch of a function with this in its name fails
   std::string spoiled;         // a launch of a function with this in its name flips a bit of its results
   bool execute = true;         // run the kernels, on the CPU
-  // Tiled chains as they are written, thread by thread. Otherwise the portable kernel of their arithmetic computes what
-  // their grid covers, in a fraction of the time.
+  // Tiled chains as they are written, thread by thread. Otherwise the portable kernel of their arithmetic
+  // computes what their grid covers, in a fraction of the time.
   bool tiles = false;
 
   std::map<std::string, int> calls;  // by function, cuInit apart

@@ -11,8 +11,8 @@ struct ExponentsOf<true, A, B, kBlock> {
 };
 
 template <class A, class B, int kBlock>
-using Tile =
-    FastTile<A, B, kBlock, typename ExponentsOf<(kArchitecture >= 90 && kArchitecture < 120), A, B, kBlock>::Type>;
+using Tile = FastTile<A, B, kBlock,
+                      typename ExponentsOf<(kArchitecture >= 90 && kArchitecture < 120), A, B, kBlock>::Type>;
 
 using V4E4m3E4m3 = Tile<E4m3, E4m3, 16>;
 using V4E4m3E5m2 = Tile<E4m3, E5m2, 16>;

@@ -2,12 +2,12 @@
 //
 // What differs, with S between 2^(E+10) and 2^(E+11) and g = 2^(E-13) as there:
 //
-// The accumulator keeps the bits below its 14 significant ones until the chain ends. It is a multiple of the old g below
-// 2^21 of them, so a nudge of 1 + 2^-23 moves it past no grid point, old or new; and truncating it to 14 bits before it
-// is truncated to the new g would change nothing.
+// The accumulator keeps the bits below its 14 significant ones until the chain ends. It is a multiple of the
+// old g below 2^21 of them, so a nudge of 1 + 2^-23 moves it past no grid point, old or new; and truncating
+// it to 14 bits before it is truncated to the new g would change nothing.
 //
-// The count of the products that S rounded away from zero goes into the bits of S as a matrix product of signs by the
-// integer tensor cores: negative x positive + positive x negative numbers.
+// The count of the products that S rounded away from zero goes into the bits of S as a matrix product of
+// signs by the integer tensor cores: negative x positive + positive x negative numbers.
 //
 // The last bits of a magic number are what lies beside it in a register: any fraction about 1.5 serves.
 #pragma once
@@ -121,8 +121,7 @@ class FastTile {
     }
     Quad a[4];
 #pragma unroll
-    for (int i = 0; i < 4; ++i)
-      a[i] = shared_.signs.load_matrices(place_.matrices_of_a(0, i));
+    for (int i = 0; i < 4; ++i) a[i] = shared_.signs.load_matrices(place_.matrices_of_a(0, i));
 #pragma unroll
     for (int j = 0; j < 8; j += 4) {
       const Quad b = shared_.signs.load_matrices(place_.matrices_of_b(2, j / 2));
@@ -154,8 +153,8 @@ __device__ inline void run_tile(const Byte* a, const Byte* b, float* c, int M, i
   Tile(shared, a, b, M, N, K).run(c, N, K);
 }
 
-#define MMAEMU_TILED(name, tile)                                                                                  \
-  MMAEMU_KERNEL void __launch_bounds__(kTiledThreads, 1)                                                          \
-      name(const Byte* a, const Byte* b, float* c, int M, int N, int K) {                                         \
-    run_tile<tile>(a, b, c, M, N, K);                                                                             \
+#define MMAEMU_TILED(name, tile)                                          \
+  MMAEMU_KERNEL void __launch_bounds__(kTiledThreads, 1)                  \
+      name(const Byte* a, const Byte* b, float* c, int M, int N, int K) { \
+    run_tile<tile>(a, b, c, M, N, K);                                     \
   }

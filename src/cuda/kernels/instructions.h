@@ -100,12 +100,13 @@ __device__ inline Word exchange(Word x, int distance) {
 }
 
 // Products of matrices by a warp, d 16 x 8. Lane 4g + t has of d the rows g (first two) and g + 8, columns 2t
-// and 2t + 1. Of a it has rows g and g + 8 and of b column g: in each 16 bytes of a row the four from 4t on, first of
-// both rows, then of the next 16 bytes.
+// and 2t + 1. Of a it has rows g and g + 8 and of b column g: in each 16 bytes of a row the four from 4t on,
+// first of both rows, then of the next 16 bytes.
 //
 // d += a b, 16 x 32 and 32 x 8 signed bytes; words, modulo 2^32.
 __device__ inline void mma_s8(Word (&d)[4], const Word (&a)[4], Word b0, Word b1) {
-  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, %1, %2, %3};"
+  asm("mma.sync.aligned.m16n8k32.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, {%0, "
+      "%1, %2, %3};"
       : "+r"(d[0]), "+r"(d[1]), "+r"(d[2]), "+r"(d[3])
       : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
 }

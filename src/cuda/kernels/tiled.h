@@ -9,8 +9,8 @@ constexpr int kTile = 128;          // rows of a and of b
 constexpr int kTiledThreads = 256;  // the first half unpacks a, the second b
 constexpr int kStage = 16;          // elements of K whose values are in shared memory at once
 
-// Where a thread's 8 x 8 outputs lie: those of 4 x 4 tensor-core results of 16 x 8. Lane 4g + t of a warp of 64 x 32
-// outputs has row i at 16 (i / 2) + 8 (i % 2) + g and column j at 8 (j / 2) + 2t + j % 2.
+// Where a thread's 8 x 8 outputs lie: those of 4 x 4 tensor-core results of 16 x 8. Lane 4g + t of a warp of
+// 64 x 32 outputs has row i at 16 (i / 2) + 8 (i % 2) + g and column j at 8 (j / 2) + 2t + j % 2.
 class Place {
  public:
   __device__ Place() {
@@ -24,8 +24,9 @@ class Place {
   // Of rows i and i + 1, in pairs of rows 8 apart; of columns 2j and 2j + 1, in pairs of neighbours.
   __device__ int pair_of_rows(int i) const { return row_ / 2 + 4 * i + lane_ / 4; }
   __device__ int pair_of_columns(int j) const { return column_ / 2 + 4 * j + lane_ % 4; }
-  // Where the lane's row is for load_matrices, in arrays [half of K][row of 16 bytes] that begin with half `first`:
-  // the first operand of result row i of tiles, the second operands of result columns j and j + 1 of tiles.
+  // Where the lane's row is for load_matrices, in arrays [half of K][row of 16 bytes] that begin with half
+  // `first`: the first operand of result row i of tiles, the second operands of result columns j and j + 1 of
+  // tiles.
   __device__ int matrices_of_a(int first, int i) const {
     return (first + lane_ / 16) * kTile + row_ + 16 * i + lane_ % 16;
   }
@@ -98,7 +99,8 @@ class FourCodes {
     }
     return values;
   }
-  // What `values` takes for the numbers themselves, 1 or the power of two between the biases of the format and fp32.
+  // What `values` takes for the numbers themselves, 1 or the power of two between the biases of the format
+  // and fp32.
   static constexpr Word kScale = (127U + (kArchitecture >= 89 ? 0U : 127U - kBias<F>)) << 23;
 
  private:
@@ -112,8 +114,9 @@ class FourCodes {
 // Sizes and places that follow from the formats. Fields are those of fp32 and bf16 exponents.
 template <class A, class B>
 struct Powers {
-  // An operand exponent e stands as 2^(8e), or as 2^(4e) where E5M2, whose exponents have a wider range, takes
-  // part: the sum of up to 32 (8) products of powers is at least the largest and less than 2^8 (2^4) times it.
+  // An operand exponent e stands as 2^(8e), or as 2^(4e) where E5M2, whose exponents have a wider range,
+  // takes part: the sum of up to 32 (8) products of powers is at least the largest and less than 2^8 (2^4)
+  // times it.
   static constexpr bool kNarrow = A::kExponent == 4 && B::kExponent == 4;
   static constexpr int kShift = kNarrow ? 3 : 2;
   static constexpr int kMostTerms = kNarrow ? 32 : 8;

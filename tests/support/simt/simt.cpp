@@ -1,5 +1,5 @@
-// One operating-system thread a launch. Fibers begin by ucontext and switch by _setjmp, which makes no system call;
-// AddressSanitizer understands ucontext alone.
+// One operating-system thread a launch. Fibers begin by ucontext and switch by _setjmp, which makes no system
+// call; AddressSanitizer understands ucontext alone.
 #include "simt.h"
 
 #include <cstring>

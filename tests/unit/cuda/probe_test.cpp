@@ -1,5 +1,5 @@
-// The probes of the gated kernels find nothing where tensor cores sum as those of Ampere and Ada are known to, and
-// notice ones that sum otherwise.
+// The probes of the gated kernels find nothing where tensor cores sum as those of Ampere and Ada are known
+// to, and notice ones that sum otherwise.
 #include <gtest/gtest.h>
 
 #include "host_kernels.h"
@@ -19,7 +19,8 @@ class Probe : public ::testing::Test {
     unsigned seed = 1;
     int rounds = 8;
     std::array<void*, 3> parameters{&address, &seed, &rounds};
-    const auto wrong = run_on_host(architecture, {"mmaemu_probe_" + name, {2, 1}, {64, 1}, parameters.data()});
+    const auto wrong =
+        run_on_host(architecture, {"mmaemu_probe_" + name, {2, 1}, {64, 1}, parameters.data()});
     EXPECT_FALSE(wrong) << *wrong;
     return count;
   }

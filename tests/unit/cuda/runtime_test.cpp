@@ -87,7 +87,8 @@ TEST_F(CudaHost, KernelsPassTheirGatesAndAreChosen) {
   EXPECT_EQ(ada.name, "cuda:v4");
   ASSERT_EQ(ada.fallbacks.size(), 2U);
   EXPECT_EQ(ada.fallbacks[0],
-            "cuda:tc3: not validated on compute capability 8.9; MMAEMU_ALLOW_GATED_KERNELS=1 lets its gates decide");
+            "cuda:tc3: not validated on compute capability 8.9; MMAEMU_ALLOW_GATED_KERNELS=1 lets its gates "
+            "decide");
   EXPECT_TRUE(ada.warnings.empty());
   EXPECT_EQ(choose_backend(query("cuda", "hopper")).value().name, "cuda:h4");
   EXPECT_EQ(choose_backend(query("cuda:h1", "hopper")).value().name, "cuda:h1");

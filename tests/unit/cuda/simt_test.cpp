@@ -1,5 +1,7 @@
 // The host's stand-in for a GPU notices what it is there to notice, and its arithmetic is IEEE 754's.
 #define MMAEMU_HOST_ARCHITECTURE 89
+#include "simt/simt.h"
+
 #include <array>
 #include <bit>
 #include <cfenv>
@@ -9,7 +11,6 @@
 #include <string>
 
 #include "simt/instructions.h"
-#include "simt/simt.h"
 
 namespace mmaemu::testing::simt {
 namespace {
@@ -33,7 +34,8 @@ TEST(Simt, RunsABlockWithBarriers) {
   EXPECT_EQ(run([](SharedArray<Row, 64>& rows, int thread) {
               rows.store(thread, {{static_cast<Word>(thread), 0, 0, 0}});
               __syncthreads();
-              if (rows.load(63 - thread).w[0] != static_cast<Word>(63 - thread)) fault("another thread's word is lost");
+              if (rows.load(63 - thread).w[0] != static_cast<Word>(63 - thread))
+                fault("another thread's word is lost");
               __syncthreads();
               rows.store(63 - thread, {});
             }),
@@ -54,12 +56,15 @@ TEST(Simt, NoticesRaces) {
                     rows.store(thread, {});
                   }),
                   "without a barrier between");
-  expect_mentions(run([](SharedArray<Row, 64>& rows, int thread) { rows.store(thread / 2, {}); }), "two threads write");
+  expect_mentions(run([](SharedArray<Row, 64>& rows, int thread) { rows.store(thread / 2, {}); }),
+                  "two threads write");
 }
 
 TEST(Simt, NoticesAccessesOutsideOfAnArrayAndBeforeAnyWrite) {
-  expect_mentions(run([](SharedArray<Row, 64>& rows, int thread) { rows.store(thread + 1, {}); }), "element 64");
-  expect_mentions(run([](SharedArray<Row, 64>& rows, int thread) { rows.load(thread); }), "no thread has written");
+  expect_mentions(run([](SharedArray<Row, 64>& rows, int thread) { rows.store(thread + 1, {}); }),
+                  "element 64");
+  expect_mentions(run([](SharedArray<Row, 64>& rows, int thread) { rows.load(thread); }),
+                  "no thread has written");
 }
 
 TEST(Simt, NoticesThreadsThatDoNotCome) {
@@ -89,7 +94,8 @@ TEST(Simt, LoadsMatricesAndExchangesAsPtxSays) {
               const int lane = thread % 32;
               const Row q = rows.load_matrices(lane);
               for (int matrix = 0; matrix < 4; ++matrix)
-                if (q.w[matrix] != static_cast<Word>((8 * matrix + lane / 4) * 4 + lane % 4)) fault("a wrong word");
+                if (q.w[matrix] != static_cast<Word>((8 * matrix + lane / 4) * 4 + lane % 4))
+                  fault("a wrong word");
               if (exchange(static_cast<Word>(lane), 8) != static_cast<Word>(lane ^ 8)) fault("a wrong lane");
             }),
             "");
@@ -112,7 +118,9 @@ TEST(SimtArithmetic, FusesTowardZero) {
     const float a = any_float(random);
     const float b = i % 3 == 0 ? std::bit_cast<float>(0x3F800000U | word(random) % 64) : any_float(random);
     // Often of the product's size, where digits cancel.
-    const float c = i % 2 == 0 ? std::bit_cast<float>(std::bit_cast<std::uint32_t>(-a * b) ^ word(random) % 4096) : any_float(random);
+    const float c = i % 2 == 0
+                        ? std::bit_cast<float>(std::bit_cast<std::uint32_t>(-a * b) ^ word(random) % 4096)
+                        : any_float(random);
     if (!std::isfinite(c)) continue;
     std::fesetround(FE_TOWARDZERO);
     const volatile float expected = std::fma(a, b, c);
@@ -144,7 +152,8 @@ TEST(SimtArithmetic, FusesBf16ToNearestEven) {
       }
       for (const Word other : {code + 1, code - 1}) {
         const long double distance = std::fabs(exact(__uint_as_float(other << 16)) - wanted);
-        ASSERT_TRUE(error < distance || (error == distance && (code & 1U) == 0)) << std::hex << a << " " << b << " " << c;
+        ASSERT_TRUE(error < distance || (error == distance && (code & 1U) == 0))
+            << std::hex << a << " " << b << " " << c;
       }
     }
   }
