@@ -21,7 +21,7 @@ function(build file least ptx)
   endforeach()
   string(REGEX REPLACE ", $" "" names "${names}")
   file(WRITE ${OUT}/program.cu "#include \"compose.cu\"\n#include \"${file}.cu\"\n")
-  execute_process(COMMAND ${NVCC} ${flags} -I ${KERNELS} ${targets} -fatbin -o ${OUT}/${file}.fatbin ${OUT}/program.cu
+  execute_process(COMMAND ${NVCC} ${flags} --threads 0 -I ${KERNELS} ${targets} -fatbin -o ${OUT}/${file}.fatbin ${OUT}/program.cu
                   COMMAND_ERROR_IS_FATAL ANY)
   file(REMOVE ${OUT}/program.cu)
   file(SHA256 ${OUT}/${file}.fatbin hash)

@@ -6,7 +6,8 @@ need_packages g++ cmake ninja-build python3-venv libhwy-dev nlohmann-json3-dev g
 python=$(find_python 3.11 3.12 3.13)
 tools=$PWD/build/venv-release
 [ -x "$tools/bin/python" ] || "$python" -m venv "$tools"
-"$tools/bin/pip" install -q -r constraints/release.txt
+"$tools/bin/pip" install -q -r constraints/release.txt -r constraints/cuda.txt
+nvcc=$(echo "$tools"/lib/python3*/site-packages/nvidia/cu13/bin/nvcc)
 rm -rf build/dist
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
@@ -21,9 +22,13 @@ if find "$work"/mmaemu-*/ -path '*/data/golden/*' -o -path '*/splitk/recorded/*'
   echo "the sdist holds recordings, which it does not need"
   exit 1
 fi
-quietly "$tools/bin/python" -m build --wheel -C cmake.define.MMAEMU_STATIC_RUNTIME=ON --outdir "$work/wheel" "$work"/mmaemu-*/
+quietly "$tools/bin/python" -m build --wheel -C cmake.define.MMAEMU_STATIC_RUNTIME=ON -C "cmake.define.MMAEMU_NVCC=$nvcc" --outdir "$work/wheel" "$work"/mmaemu-*/
 quietly env PATH="$tools/bin:$PATH" auditwheel repair --strip --wheel-dir build/dist "$work"/wheel/*.whl
 wheel=$(ls "$PWD"/build/dist/*.whl)
+contents=$("$python" -m zipfile -l "$wheel")
+for kernels in portable.fatbin fast.fatbin gated.fatbin manifest.json; do
+  grep -q "mmaemu/cuda/$kernels " <<<"$contents" || { echo "the wheel has no $kernels"; exit 1; }
+done
 tag=$(grep -o 'manylinux_[0-9_]*_x86_64' <<<"$wheel")
 grep -q "$tag" README.md || { echo "README.md does not name $tag, the tag of the wheel"; exit 1; }
 

@@ -18,11 +18,15 @@ install() {
     libhwy-dev libgtest-dev nlohmann-json3-dev libzip-dev \
     libbenchmark-dev libcli11-dev g++-aarch64-linux-gnu qemu-user doxygen
   rm -rf build/release build/sanitize build/aarch64 build/python
-  environment .venv "$(find_python 3.11 3.12 3.13)" 2.7.1 pytest hypothesis ruff safetensors torchao distributed matplotlib mypy
+  local python
+  python=$(find_python 3.11 3.12 3.13)
+  [ -x .venv/bin/python ] || "$python" -m venv .venv
+  .venv/bin/pip install -q -r constraints/cuda.txt
+  environment .venv "$python" 2.7.1 pytest hypothesis ruff safetensors torchao distributed matplotlib mypy
 }
 
 style() {
-  git ls-files -z '*.h' '*.c' '*.cpp' '*.S' | grep -zv '\.S$' | xargs -0 clang-format --dry-run -Werror
+  git ls-files -z '*.h' '*.c' '*.cpp' '*.cu' | xargs -0 clang-format --dry-run -Werror
   .venv/bin/ruff format --check .
   .venv/bin/ruff check .
   .venv/bin/mypy
@@ -46,13 +50,14 @@ python_tests() {
     not_run "Python tests, torch $torch: none of Python $* found"
     return
   fi
-  environment "$folder" "$python" "$torch" pytest hypothesis safetensors distributed
+  CMAKE_ARGS=-DMMAEMU_NVCC=OFF environment "$folder" "$python" "$torch" pytest hypothesis safetensors distributed
   "$folder/bin/python" -m pytest -q
 }
 
 suite "packages, torch 2.7.1, build of the Python package" install
 suite "style, types and generated data" style
 suite "C++ tests, optimised" cpp release -DMMAEMU_BUILD_BENCHMARKS=ON
+suite "CUDA kernels, as compiled" .venv/bin/python tools/kernel_report.py --check --architectures 75,80,86,89,90,100,120
 suite "C++ tests, under sanitizers" cpp sanitize
 suite "CPU engine, 64-bit Arm under qemu" cpp aarch64
 export MMAEMU_COMMAND=$PWD/build/release/command/mmaemu
