@@ -1,4 +1,4 @@
-// Smoke: whole products against the CPU engine. A gated kernel's own gate: a probe that counts, on the
+// Smoke: whole products against the CPU engine. A gated kernel's own gates: probes that count, on the
 // device, results of the instruction that break the property the kernel leans on.
 #include "cuda/gates.h"
 
@@ -122,7 +122,7 @@ constexpr unsigned kProbeBlocks = 64;
 constexpr unsigned kProbeThreads = 128;
 constexpr int kProbeRounds = 64;
 
-Result<GateResult> probe(const DeviceRuntime& runtime, const Kernel& kernel, const KernelState& loaded,
+Result<GateResult> probe(const DeviceRuntime& runtime, std::string_view name, const KernelState& loaded,
                          const Stream& stream) {
   const Clock::time_point begin = Clock::now();
   const Driver& driver = runtime.driver();
@@ -133,7 +133,7 @@ Result<GateResult> probe(const DeviceRuntime& runtime, const Kernel& kernel, con
   std::uint32_t seed = 20250601;
   int rounds = kProbeRounds;
   std::array<void*, 3> parameters{&address, &seed, &rounds};
-  const std::string function = probe_name(kernel);
+  const std::string function = probe_name(name);
   Status status = stream.upload(address, as_bytes(count));
   if (status.ok()) {
     const DriverStatus launched = driver.launch(loaded.function(function), kProbeBlocks, 1, 1, kProbeThreads,
@@ -143,7 +143,7 @@ Result<GateResult> probe(const DeviceRuntime& runtime, const Kernel& kernel, con
   }
   if (status.ok()) status = stream.download(std::as_writable_bytes(std::span(count)), address);
   if (!status.ok()) return status.error();
-  GateResult gate{.name = std::string(kernel.own_gate),
+  GateResult gate{.name = std::string(name),
                   .passed = count[0] == 0,
                   .reason = {},
                   .details = {},
@@ -165,8 +165,8 @@ Result<std::vector<GateResult>> run_gates(const DeviceRuntime& runtime, const Ke
   const Result<Stream> stream = Stream::create(runtime.driver());
   if (!stream.ok()) return stream.error();
   std::vector<GateResult> gates;
-  if (kernel.gated()) {
-    Result<GateResult> own = probe(runtime, kernel, loaded, stream.value());
+  for (const std::string_view name : kernel.own_gates) {
+    Result<GateResult> own = probe(runtime, name, loaded, stream.value());
     if (!own.ok()) return own.error();
     gates.push_back(std::move(own).value());
     if (!gates.back().passed) return gates;

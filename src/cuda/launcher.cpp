@@ -31,12 +31,12 @@ std::uint32_t first_non_finite(FormatId id) {
 std::vector<std::string> function_names(const Kernel& kernel) {
   std::vector<std::string> names(kCommon.begin(), kCommon.end());
   for (const FormatPair& pair : kernel.pairs) names.push_back(chain_name(kernel, pair.a, pair.b));
-  if (kernel.gated()) names.push_back(probe_name(kernel));
+  for (const std::string_view gate : kernel.own_gates) names.push_back(probe_name(gate));
   return names;
 }
 
-std::string probe_name(const Kernel& kernel) {
-  return "mmaemu_probe_" + std::string(kernel.own_gate);
+std::string probe_name(std::string_view gate) {
+  return "mmaemu_probe_" + std::string(gate);
 }
 
 void Launcher::launch(std::string_view function, std::array<unsigned, 2> grid, std::array<unsigned, 2> block,

@@ -15,11 +15,11 @@
 namespace mmaemu::cuda {
 
 // Every function that a kernel's binary must have: its chains, one a pair of formats, what is around them,
-// and the probe of a gated one.
+// and the probes of a gated one.
 std::vector<std::string> function_names(const Kernel& kernel);
 
-// The function of a gated kernel's own gate.
-std::string probe_name(const Kernel& kernel);
+// The function of one of a kernel's own gates.
+std::string probe_name(std::string_view gate);
 
 // A matrix of codes on the device, rows contiguous.
 struct DeviceRows {

@@ -31,9 +31,9 @@ struct Kernel {
   int priority;              // the highest that can serve is chosen
   int least_architecture;    // 80: compute capability 8.0
   std::int64_t depth_limit;  // a chain must be shorter
-  // The gate of the hardware property that PTX does not specify and that the kernel leans on; empty: it has
-  // only instructions that IEEE 754 or PTX define to the bit.
-  std::string_view own_gate;
+  // The gates of the hardware properties that PTX does not specify and that the kernel leans on; empty: it
+  // has only instructions that IEEE 754 or PTX define to the bit.
+  std::span<const std::string_view> own_gates;
   std::string_view ptx;   // "compute_80": what serves architectures without a binary; empty: nothing may
   std::string_view file;  // the source of its chains
   Tile tile;
@@ -42,7 +42,7 @@ struct Kernel {
   std::span<const int> validated;
 
   std::string backend() const { return "cuda:" + std::string(name); }
-  bool gated() const { return !own_gate.empty(); }
+  bool gated() const { return !own_gates.empty(); }
   bool validated_on(int architecture) const;
   bool has_arithmetic_of(const Preset& preset) const;
   bool serves(FormatId a, FormatId b) const;

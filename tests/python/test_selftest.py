@@ -27,9 +27,10 @@ def test_every_kernel_has_its_gates(gpu: fake_gpu.FakeGpu) -> None:
         assert smoke.details["mismatches"] == 0
         assert smoke.details["elements"] > 10_000
         assert smoke.seconds > 0
-    for kernel, own in (("tc3", "design_a"), ("v9", "window")):
-        assert [(gate.name, gate.passed) for gate in results[kernel]] == [("load", True), (own, True), ("smoke", True)]
-        assert results[kernel][1].details["violations"] == 0
+    for kernel, own in (("tc3", ["window", "design_a"]), ("v9", ["window"])):
+        assert [gate.name for gate in results[kernel]] == ["load", *own, "smoke"]
+        assert all(gate.passed for gate in results[kernel])
+        assert all(gate.details["violations"] == 0 for gate in results[kernel][1:-1])
 
 
 def test_verdicts_are_cached_until_forced(gpu: fake_gpu.FakeGpu, tmp_path: Path) -> None:

@@ -297,6 +297,9 @@ inline int exponent_of(float x) {
 }
 inline float tensor_block(const std::array<float, kTensorBlock>& a, const std::array<float, kTensorBlock>& b,
                           float c) {
+  float by_ieee = c;
+  for (std::size_t i = 0; i < kTensorBlock; ++i) by_ieee += a[i] * b[i];
+  if (!std::isfinite(by_ieee)) return by_ieee;
   const int fraction = tensor_model().fraction;
   int largest = std::numeric_limits<int>::min();
   if (c != 0) largest = exponent_of(c);

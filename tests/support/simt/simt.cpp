@@ -1,5 +1,5 @@
 // One operating-system thread a launch. Fibers begin by ucontext and switch by _setjmp, which makes no system
-// call; AddressSanitizer understands ucontext alone.
+// call. AddressSanitizer would follow neither: what runs on fibers is built without it.
 #include "simt.h"
 
 #include <cstring>
@@ -12,7 +12,7 @@
 namespace mmaemu::testing::simt {
 namespace {
 
-constexpr std::size_t kStackBytes = std::size_t{128} << 10;  // AddressSanitizer clears it at every switch
+constexpr std::size_t kStackBytes = std::size_t{128} << 10;
 
 struct Fault {
   std::string what;
@@ -28,22 +28,6 @@ struct Warp {
   LaneBytes results{};
 };
 
-#if defined(__SANITIZE_ADDRESS__)
-class Context {
- public:
-  void begin(void (*function)(), std::byte* stack) {
-    getcontext(&context_);
-    context_.uc_stack.ss_sp = stack;
-    context_.uc_stack.ss_size = kStackBytes;
-    context_.uc_link = nullptr;
-    makecontext(&context_, function, 0);
-  }
-  void switch_to(Context& other) { swapcontext(&context_, &other.context_); }
-
- private:
-  ucontext_t context_{};
-};
-#else
 class Context {
  public:
   void begin(void (*function)(), std::byte* stack) {
@@ -66,7 +50,6 @@ class Context {
   jmp_buf at_{};
   bool begins_ = false;
 };
-#endif
 
 struct Fiber {
   Context context;

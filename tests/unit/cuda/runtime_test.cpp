@@ -104,7 +104,8 @@ TEST_F(CudaHost, GatedKernelIsChosenWhereTheUserLetsItsGatesDecide) {
   const std::vector<BackendStatus> status = backends_status("cuda:0");
   const auto tc3 = std::ranges::find(status, "cuda:tc3", &BackendStatus::name);
   ASSERT_NE(tc3, status.end());
-  EXPECT_EQ(*tc3, (BackendStatus{"cuda:tc3", true, "fatbin", false, {"load", "design_a", "smoke"}, ""}));
+  EXPECT_EQ(*tc3,
+            (BackendStatus{"cuda:tc3", true, "fatbin", false, {"load", "window", "design_a", "smoke"}, ""}));
 }
 
 TEST_F(CudaHost, GatedKernelIsNotUsedWhereItsOwnGateFails) {
