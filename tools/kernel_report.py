@@ -126,9 +126,7 @@ def binaries(folder: Path) -> list[Binary]:
                 continue
             usage = {key: int(value) for key, value in re.findall(r"(REG|STACK|SHARED):(\d+)", " ".join(lines))}
             loop = longest_loop(code[architecture, function])
-            found.append(
-                Binary(name[1], name[2], architecture, usage["REG"], usage["STACK"], usage["SHARED"], loop)
-            )
+            found.append(Binary(name[1], name[2], architecture, usage["REG"], usage["STACK"], usage["SHARED"], loop))
     if not found:
         sys.exit(f"kernel_report.py: no kernels in {folder}: build with an nvcc first")
     return sorted(found, key=lambda b: (list(LOOPS).index(b.kernel), b.architecture, b.pair))
@@ -152,12 +150,12 @@ def table(found: list[Binary], architectures: list[int]) -> str:
         "|---|---|---|---|---|---|---|---|---|",
     ]
     for b in found:
-        if b.pair == "e4m3e4m3" and b.architecture in architectures:
-            frequent = ", ".join(f"{name} {count}" for name, count in b.loop.most_common(5))
-            rows.append(
-                f"| {b.kernel} | {b.architecture} | {b.registers} | {b.spilled} | {b.shared} "
-                f"| {b.warps} of {WARPS[b.architecture]} | {b.per_product:.2f} | {b.products_per_cycle:.0f} | {frequent} |"
-            )
+        if b.pair != "e4m3e4m3" or b.architecture not in architectures:
+            continue
+        frequent = ", ".join(f"{name} {count}" for name, count in b.loop.most_common(5))
+        cells = [b.kernel, b.architecture, b.registers, b.spilled, b.shared, f"{b.warps} of {WARPS[b.architecture]}"]
+        cells += [f"{b.per_product:.2f}", f"{b.products_per_cycle:.0f}", frequent]
+        rows.append("| " + " | ".join(map(str, cells)) + " |")
     return "\n".join(rows)
 
 
