@@ -1,4 +1,5 @@
-// call.h for Python: descriptions of tensors in, plans out.
+// call.h for Python: descriptions of tensors in, plans out. The GIL is released while a call is planned: the
+// first plan on a device runs the gates.
 #include "mmaemu/call.h"
 
 #include <nanobind/stl/optional.h>
@@ -68,9 +69,21 @@ void bind_call(nb::module_& m) {
          const TensorDesc& scale_b, std::optional<TensorDesc> bias, std::optional<TensorDesc> scale_result,
          std::optional<std::string> out_dtype, bool use_fast_accum, std::optional<TensorDesc> out,
          const Profile& profile, nb::handle splitk, std::string backend, bool grad_mode) {
-        return plan_scaled_mm({input, mat2, scale_a, scale_b, std::move(bias), std::move(scale_result),
-                               std::move(out_dtype), use_fast_accum, std::move(out), profile,
-                               split_request(splitk), std::move(backend), grad_mode});
+        const ScaledMmCall call{input,
+                                mat2,
+                                scale_a,
+                                scale_b,
+                                std::move(bias),
+                                std::move(scale_result),
+                                std::move(out_dtype),
+                                use_fast_accum,
+                                std::move(out),
+                                profile,
+                                split_request(splitk),
+                                std::move(backend),
+                                grad_mode};
+        const nb::gil_scoped_release released;
+        return plan_scaled_mm(call);
       },
       "input"_a, "mat2"_a, "scale_a"_a, "scale_b"_a, "bias"_a.none(), "scale_result"_a.none(),
       "out_dtype"_a.none(), "use_fast_accum"_a, "out"_a.none(), "profile"_a, "splitk"_a.none(), "backend"_a,
@@ -79,8 +92,16 @@ void bind_call(nb::module_& m) {
       "plan_accumulate",
       [](const TensorDesc& a, const TensorDesc& b, bool use_fast_accum, const Profile& profile,
          nb::handle splitk, std::string backend, std::string out_dtype_for_split, bool grad_mode) {
-        return plan_accumulate({a, b, use_fast_accum, profile, split_request(splitk), std::move(backend),
-                                std::move(out_dtype_for_split), grad_mode});
+        const AccumulateCall call{a,
+                                  b,
+                                  use_fast_accum,
+                                  profile,
+                                  split_request(splitk),
+                                  std::move(backend),
+                                  std::move(out_dtype_for_split),
+                                  grad_mode};
+        const nb::gil_scoped_release released;
+        return plan_accumulate(call);
       },
       "a"_a, "b"_a, "use_fast_accum"_a, "profile"_a, "splitk"_a.none(), "backend"_a, "out_dtype_for_split"_a,
       "grad_mode"_a);
@@ -91,7 +112,7 @@ void bind_call(nb::module_& m) {
       .def_ro("validated_here", &BackendStatus::validated_here)
       .def_ro("gates", &BackendStatus::gates)
       .def_ro("reason", &BackendStatus::reason);
-  m.def("backends_status", &backends_status, "device"_a);
+  m.def("backends_status", &backends_status, "device"_a, nb::call_guard<nb::gil_scoped_release>());
 }
 
 }  // namespace mmaemu::python

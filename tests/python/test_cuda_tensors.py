@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import warnings
 from pathlib import Path
 from typing import Any
@@ -88,6 +89,24 @@ def test_a_failed_gate_is_told_once_and_the_reference_runs(monkeypatch: pytest.M
         assert bits(mmaemu.scaled_mm(**arguments())) == bits(first)
     with pytest.raises(BackendUnavailableError, match="gate smoke failed"):
         mmaemu.scaled_mm(**arguments(backend="cuda:v1"))
+
+
+def test_other_threads_run_while_the_gates_do(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    fake_gpu.device_zero(monkeypatch, tmp_path, fresh=True)
+    planned = threading.Event()
+    turns = 0
+
+    def count() -> None:
+        nonlocal turns
+        while not planned.wait(0.001):
+            turns += 1
+
+    other = threading.Thread(target=count)
+    other.start()
+    mmaemu.explain(**arguments(backend="cuda:v1"))
+    planned.set()
+    other.join()
+    assert turns > 50
 
 
 def test_a_kernel_of_another_preset_cannot_serve(gpu: fake_gpu.FakeGpu) -> None:

@@ -7,6 +7,7 @@
 #include "mmaemu/call.h"
 #include "mmaemu/cuda.h"
 
+#include "../platform/fake_cuda.h"
 #include "../platform/scoped_environment.h"
 #include "base/sha256.h"
 #include "call/backend.h"
@@ -27,9 +28,8 @@ using testing::ScopedVariable;
 using testing::TemporaryFolder;
 
 template <class Function>
-Function* fake(const char* name) {
-  static void* library = dlopen(MMAEMU_FAKE_GPU, RTLD_NOW | RTLD_LOCAL);
-  return reinterpret_cast<Function*>(dlsym(library, name));
+Function* fake(const char* name, const char* library = MMAEMU_FAKE_GPU) {
+  return reinterpret_cast<Function*>(dlsym(dlopen(library, RTLD_NOW | RTLD_LOCAL), name));
 }
 
 BackendQuery query(const std::string& name, const std::string& preset = "ada") {
@@ -161,8 +161,13 @@ TEST_F(CudaHost, DriverProblemsAreReasons) {
     expect_mentions(reason(), "no CUDA driver");
   }
   {
+    // It serves the live query and has none of the functions that launch kernels.
     const ScopedVariable old("MMAEMU_LIBCUDA_PATH", MMAEMU_OLD_DRIVER);
     expect_mentions(reason(), "there is no CUDA device 0");
+    testing::FakeDriver& state = *fake<testing::FakeDriver*()>("fake_libcuda", MMAEMU_OLD_DRIVER)();
+    state.devices = {{"old", 24}};
+    expect_mentions(reason(), "is too old: it has no cuDriverGetVersion");
+    state.devices.clear();
   }
   gpu_.driver_version = 11040;
   expect_mentions(reason(), "too old: it supports CUDA 11.4");
