@@ -1,5 +1,4 @@
-// call.h for Python: descriptions of tensors in, plans out. The GIL is released while a call is planned: the
-// first plan on a device runs the gates.
+// call.h for Python: descriptions of tensors in, plans out.
 #include "mmaemu/call.h"
 
 #include <nanobind/stl/optional.h>
@@ -7,6 +6,7 @@
 #include <nanobind/stl/string.h>
 #include <nanobind/stl/string_view.h>
 #include <nanobind/stl/vector.h>
+#include <optional>
 
 #include "bindings.h"
 
@@ -30,6 +30,15 @@ std::string_view name(OutAction action) {
       break;
   }
   return "unchanged";
+}
+
+// The first plan on a device runs the gates: other threads run meanwhile. Plans on the CPU keep the GIL,
+// which holds off os.environ's writers while the library reads variables.
+template <class Plan>
+CallPlan planned(const TensorDesc& operand, Plan plan) {
+  std::optional<nb::gil_scoped_release> released;
+  if (operand.device != "cpu") released.emplace();
+  return plan();
 }
 
 }  // namespace
@@ -82,8 +91,7 @@ void bind_call(nb::module_& m) {
                                 split_request(splitk),
                                 std::move(backend),
                                 grad_mode};
-        const nb::gil_scoped_release released;
-        return plan_scaled_mm(call);
+        return planned(call.input, [&] { return plan_scaled_mm(call); });
       },
       "input"_a, "mat2"_a, "scale_a"_a, "scale_b"_a, "bias"_a.none(), "scale_result"_a.none(),
       "out_dtype"_a.none(), "use_fast_accum"_a, "out"_a.none(), "profile"_a, "splitk"_a.none(), "backend"_a,
@@ -100,8 +108,7 @@ void bind_call(nb::module_& m) {
                                   std::move(backend),
                                   std::move(out_dtype_for_split),
                                   grad_mode};
-        const nb::gil_scoped_release released;
-        return plan_accumulate(call);
+        return planned(call.a, [&] { return plan_accumulate(call); });
       },
       "a"_a, "b"_a, "use_fast_accum"_a, "profile"_a, "splitk"_a.none(), "backend"_a, "out_dtype_for_split"_a,
       "grad_mode"_a);
