@@ -85,6 +85,8 @@ def verdicts(device: Any, kernels: str | Iterable[str], force: bool) -> list[_na
         raise TypeError(f"selftest(): force must be a bool, not {type(force).__name__}")
     name = "cuda" if device is None else device_name(device)
     wanted = kernels.split(",") if isinstance(kernels, str) else list(kernels)
+    if not wanted:
+        return []
     return _native.selftest(name, [] if wanted == ["all"] else wanted, force)
 
 

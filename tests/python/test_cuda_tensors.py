@@ -62,6 +62,98 @@ def test_accumulate_takes_any_k_and_layout(gpu: fake_gpu.FakeGpu, K: int) -> Non
     assert bits(result) == bits(mmaemu.accumulate(a, b, backend="reference", **how))
 
 
+@pytest.mark.filterwarnings("ignore::mmaemu.UnverifiedSplitWarning")
+@pytest.mark.parametrize("fast", [True, False])
+@pytest.mark.parametrize("K", [33, 100, 300])
+@pytest.mark.parametrize(
+    ("backend", "profile", "scheme"),
+    [("cuda:v1", "ada", "serial"), ("cuda:v1", "ada", "pairwise"), ("cuda:h1", "hopper", "contiguous")],
+)
+def test_zeros_that_fill_up_k_move_no_split(
+    gpu: fake_gpu.FakeGpu, backend: str, profile: str, scheme: str, K: int, fast: bool
+) -> None:
+    a, b = codes(6, K, seed=1), codes(5, K, seed=2)
+    how = {"use_fast_accum": fast, "splitk": (3, scheme), "profile": profile}
+    result = mmaemu.accumulate(a, b, backend=backend, **how)
+    assert bits(result) == bits(mmaemu.accumulate(a, b, backend="reference", **how))
+
+
+def test_scales_are_read_on_the_device_whatever_their_layout(gpu: fake_gpu.FakeGpu) -> None:
+    scales = {
+        "scale_a": torch.tensor([[9.0, 0.5], [9.0, 9.0]])[:1, 1:],
+        "scale_b": torch.tensor([1 + 0.25j]).conj().imag,  # with the negative bit: -0.25
+    }
+    assert scales["scale_b"].is_neg()
+    result, reference = on_both(**scales)
+    assert bits(result) == bits(reference)
+
+
+@pytest.mark.parametrize("M", [1, 19])
+def test_out_is_filled_whatever_its_layout(gpu: fake_gpu.FakeGpu, M: int) -> None:
+    call = arguments(input=codes(M, 32, seed=1), mat2=codes(48, 32, seed=2).t())
+    wanted = mmaemu.scaled_mm(**(call | {"backend": "reference"}))
+    for out in (torch.full((M, 48), 7.0), torch.full((48, M), 7.0).t(), torch.full((M, 96), 7.0)[:, 16:64]):
+        assert mmaemu.scaled_mm(**call, out=out) is out
+        assert bits(out.contiguous()) == bits(wanted)
+
+
+def test_a_result_without_elements_needs_no_kernel(gpu: fake_gpu.FakeGpu) -> None:
+    empty = arguments(input=codes(0, 32))
+    assert mmaemu.explain(**empty).backend == "none (zero-size result)"
+    assert mmaemu.scaled_mm(**empty).shape == (0, 16)
+    assert gpu.launches() == 0
+
+
+@pytest.mark.parametrize(("kernel", "profile"), [("v4", "ada"), ("h4", "hopper")])
+def test_a_chain_that_is_too_long_is_an_error_at_launch(gpu: fake_gpu.FakeGpu, kernel: str, profile: str) -> None:
+    depth = 1 << 24
+    long = arguments(
+        input=torch.empty(1, depth, dtype=torch.uint8).view(E4M3),
+        mat2=torch.empty(16, depth, dtype=torch.uint8).view(E4M3).t(),
+        use_fast_accum=True,
+        profile=profile,
+    )
+    plan = mmaemu.explain(**long)
+    assert (plan.validation, plan.backend) == ("ok", f"cuda:{kernel}")
+    with pytest.raises(ValueError, match=rf"K: a chain of {depth} products .*cuda:{kernel}.*fewer than {depth}"):
+        mmaemu.scaled_mm(**long)
+    assert gpu.launches() == 0
+
+
+@pytest.mark.parametrize("kernel", ["v9", "tc3"])
+def test_a_gated_kernel_serves_where_it_is_named(gpu: fake_gpu.FakeGpu, kernel: str) -> None:
+    call = {"input": codes(19, 48, seed=5), "mat2": codes(16, 48, seed=6).t(), "use_fast_accum": True}
+    result, reference = on_both(**call, backend=f"cuda:{kernel}")
+    assert bits(result) == bits(reference)
+    with pytest.raises(BackendUnavailableError, match="serves e4m3 x e4m3, not e4m3 x e5m2"):
+        mmaemu.scaled_mm(**arguments(mat2=codes(16, 32, E5M2).t(), backend=f"cuda:{kernel}"))
+
+
+def test_gated_kernels_are_chosen_only_where_the_user_allows(
+    gpu: fake_gpu.FakeGpu, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = mmaemu.explain(**arguments())
+    assert plan.backend == "cuda:v4"
+    assert all("not validated on compute capability 8.9" in reason for reason in plan.fallbacks)
+    monkeypatch.setenv("MMAEMU_ALLOW_GATED_KERNELS", "1")
+    plan = mmaemu.explain(**arguments())
+    assert (plan.backend, plan.fallbacks, plan.warnings) == ("cuda:tc3", [], [])
+    mixed = mmaemu.explain(**arguments(mat2=codes(16, 32, E5M2).t()))
+    assert (mixed.backend, mixed.warnings) == ("cuda:v4", [])
+    result, reference = on_both()
+    assert bits(result) == bits(reference)
+
+
+def test_a_gated_kernel_whose_own_gate_fails_is_never_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    gpu = fake_gpu.device_zero(monkeypatch, tmp_path, fresh=True)
+    gpu.tensor_fraction(25)
+    monkeypatch.setenv("MMAEMU_ALLOW_GATED_KERNELS", "1")
+    with pytest.warns(BackendFallbackWarning, match=r"cuda:tc3 is unavailable: .*design_a.*; cuda:v9 runs instead"):
+        mmaemu.scaled_mm(**arguments())
+    with pytest.raises(BackendUnavailableError, match="gate design_a failed"):
+        mmaemu.scaled_mm(**arguments(backend="cuda:tc3"))
+
+
 def test_nothing_is_waited_for_or_copied_to_the_host(gpu: fake_gpu.FakeGpu) -> None:
     mmaemu.scaled_mm(**arguments())
     waits = ("cuStreamSynchronize", "cuMemcpyDtoHAsync", "cuMemcpyHtoDAsync", "cuMemAlloc")

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 import fake_gpu
 import mmaemu
-from calls import run_cli
+from calls import run_cli, run_python
 from mmaemu.cli import main
 
 
@@ -31,6 +34,33 @@ def test_every_kernel_has_its_gates(gpu: fake_gpu.FakeGpu) -> None:
         assert [gate.name for gate in results[kernel]] == ["load", *own, "smoke"]
         assert all(gate.passed for gate in results[kernel])
         assert all(gate.details["violations"] == 0 for gate in results[kernel][1:-1])
+
+
+@pytest.mark.parametrize("device", [None, 0, "cuda", "cuda:0", torch.device("cuda", 0)])
+@pytest.mark.parametrize("kernels", ["v1,h1", ("v1", "h1")])
+def test_kernels_and_device_are_named_in_any_usual_form(gpu: fake_gpu.FakeGpu, device: Any, kernels: Any) -> None:
+    gpu.fail_launch("mmaemu_")  # no need to compute
+    assert list(mmaemu.selftest(device, kernels=kernels)) == ["v1", "h1"]
+
+
+def test_no_kernels_are_no_verdicts(gpu: fake_gpu.FakeGpu) -> None:
+    assert mmaemu.selftest(kernels=[]) == {}
+    assert gpu.calls() == 0
+
+
+def test_a_damaged_verdict_and_an_unwritable_cache_cost_a_run(
+    gpu: fake_gpu.FakeGpu, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert mmaemu.selftest(kernels="v1")["v1"][1].passed
+    (entry,) = (tmp_path / "cache" / "verdicts").iterdir()
+    entry.write_text(entry.read_text().replace("passed", "Passed"))
+    fresh = "import mmaemu; gate = mmaemu.selftest(kernels='v1')['v1'][1]; print(gate.passed, gate.cached)"
+    environment = {name: value for name, value in os.environ.items() if name.startswith("MMAEMU_")}
+    assert run_python(fresh, **environment).stdout == "True False\n"
+    assert run_python(fresh, **environment).stdout == "True True\n"
+    (tmp_path / "file").touch()
+    unwritable = environment | {"MMAEMU_CACHE_DIR": str(tmp_path / "file" / "cache")}
+    assert run_python(fresh, **unwritable).stdout == "True False\n"
 
 
 def test_verdicts_are_cached_until_forced(gpu: fake_gpu.FakeGpu, tmp_path: Path) -> None:
