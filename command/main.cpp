@@ -375,7 +375,9 @@ class Info {
     table.add("this GPU is", matching.empty() ? "none of the profiles' platforms" : matching);
     table.add("presets", joined(value["presets"], {}));
     for (const Json& backend : value["backends"]) {
-      const std::string reason = backend["reason"];
+      std::string reason = backend["reason"];
+      if (reason.empty())
+        reason = backend["source"].get<std::string>() + ", passed " + joined(backend["gates"], {});
       table.add(backend["name"],
                 (backend["available"].get<bool>() ? paint("available", kGreen) : "no") + ": " + reason);
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -77,6 +78,22 @@ def test_the_status_says_what_loaded_and_passed(gpu: fake_gpu.FakeGpu) -> None:
     v1 = status["cuda:v1"]
     assert (v1.available, v1.source, v1.validated_here, v1.gates) == (True, "fatbin", False, ("load", "smoke"))
     assert not any(entry.validated_here for name, entry in status.items() if name != "reference")
+
+
+def test_the_commands_tell_of_a_device(gpu: fake_gpu.FakeGpu, capsys: pytest.CaptureFixture[str]) -> None:
+    gpu.fail_launch("mmaemu_v4")
+    call = ("explain", "16", "16", "32", "--profile", "ada", "--device", "cuda:0")
+    assert main([*call]) == 0
+    explained = capsys.readouterr().out
+    assert "backend     cuda:v1\n" in explained
+    assert "fallback    cuda:v4: its gates cannot run: the launch of mmaemu_v4_e4m3e4m3 fails" in explained
+    assert main([*call, "--backend", "cuda:h1"]) == 1
+    assert "would raise BackendUnavailableError" in capsys.readouterr().out
+    assert main(["info", "--device", "0"]) == 0
+    told = capsys.readouterr().out
+    assert re.search(r"^device +cuda:0 \(Fake GPU\)$", told, re.MULTILINE)
+    assert re.search(r"^cuda:tc3 +available: fatbin, passed load, window, design_a, smoke$", told, re.MULTILINE)
+    assert re.search(r"^cuda:v4 +no: its gates cannot run: ", told, re.MULTILINE)
 
 
 def test_passing_kernels_give_status_0(gpu: fake_gpu.FakeGpu, capsys: pytest.CaptureFixture[str]) -> None:
