@@ -11,7 +11,6 @@ namespace {
 
 constexpr int kMajor = 75;            // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR
 constexpr int kMinor = 76;            // CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR
-constexpr int kSharedPerBlock = 97;   // CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK_OPTIN
 constexpr int kRelaxedCapture = 2;    // CU_STREAM_CAPTURE_MODE_RELAXED
 constexpr unsigned kNonBlocking = 1;  // CU_STREAM_NON_BLOCKING
 constexpr DriverStatus kOutOfMemory = 2;
@@ -75,8 +74,7 @@ Result<DeviceInfo> describe_device(std::optional<int> ordinal) {
   if (status == kDriverSuccess)
     status = driver.device_get_name(name.data(), static_cast<int>(name.size()) - 1, info.device);
   if (status == kDriverSuccess) status = driver.device_get_uuid(&uuid, info.device);
-  for (const auto& [attribute, value] :
-       {std::pair{kMajor, &info.major}, {kMinor, &info.minor}, {kSharedPerBlock, &info.shared_bytes}})
+  for (const auto& [attribute, value] : {std::pair{kMajor, &info.major}, {kMinor, &info.minor}})
     if (status == kDriverSuccess) status = driver.device_get_attribute(value, attribute, info.device);
   if (status != kDriverSuccess)
     return no("CUDA device" + which + " does not describe itself: " + driver.describe(status));

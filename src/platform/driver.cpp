@@ -53,7 +53,6 @@ void load(Driver& driver) {
   work.find("cuModuleLoadData", driver.module_load);
   work.find("cuModuleUnload", driver.module_unload);
   work.find("cuModuleGetFunction", driver.module_get_function);
-  work.find("cuFuncSetAttribute", driver.function_set_attribute);
   work.find("cuLaunchKernel", driver.launch);
   work.find("cuMemAlloc_v2", driver.memory_allocate);
   work.find("cuMemFree_v2", driver.memory_free);

@@ -44,7 +44,6 @@ struct Driver {
   DriverStatus (*module_load)(CudaModule*, const void*) = nullptr;
   DriverStatus (*module_unload)(CudaModule) = nullptr;
   DriverStatus (*module_get_function)(CudaFunction*, CudaModule, const char*) = nullptr;
-  DriverStatus (*function_set_attribute)(CudaFunction, int, int) = nullptr;
   DriverStatus (*launch)(CudaFunction, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned,
                          CudaStream, void**, void**) = nullptr;
   DriverStatus (*memory_allocate)(DeviceAddress*, std::size_t) = nullptr;

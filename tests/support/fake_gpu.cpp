@@ -180,8 +180,7 @@ int cuDeviceGetAttribute(int* value, int attribute, int device) {
   if (const int status = enter("cuDeviceGetAttribute"); status != 0) return status;
   const FakeGpuDevice* d = find(device);
   if (d == nullptr) return kInvalidDevice;
-  const std::map<int, int> attributes{
-      {16, d->multiprocessors}, {75, d->major}, {76, d->minor}, {97, d->shared_bytes}};
+  const std::map<int, int> attributes{{16, d->multiprocessors}, {75, d->major}, {76, d->minor}};
   const auto found = attributes.find(attribute);
   if (found == attributes.end()) return kInvalidValue;
   *value = found->second;
@@ -262,33 +261,25 @@ int cuModuleGetFunction(void** function, void* module, const char* name) {
   return 0;
 }
 
-int cuFuncSetAttribute(void*, int, int) {
-  return enter("cuFuncSetAttribute");
-}
-
 int cuLaunchKernel(void* function, unsigned grid_x, unsigned grid_y, unsigned grid_z, unsigned block_x,
                    unsigned block_y, unsigned block_z, unsigned shared_bytes, void* stream, void** parameters,
                    void** extra) {
   if (const int status = enter("cuLaunchKernel"); status != 0) return status;
   const auto& f = *static_cast<Function*>(function);
   if (!modules.contains(f.module) || f.module->device != current_device()) return kInvalidContext;
-  const FakeGpuDevice& d = *find(current_device());
   if (grid_x == 0 || grid_y == 0 || grid_z == 0 || grid_x > 0x7FFFFFFFU || grid_y > 65535 || grid_z > 65535 ||
       block_x * block_y * block_z == 0 || block_x * block_y * block_z > 1024 || extra != nullptr ||
-      shared_bytes > static_cast<unsigned>(d.shared_bytes))
+      shared_bytes != 0)
     return kInvalidValue;
   if (!state.failing_launch.empty() && f.name.find(state.failing_launch) != std::string::npos)
     return kLaunchFailed;
-  state.launches.push_back({f.name,
-                            {grid_x, grid_y, grid_z},
-                            {block_x, block_y, block_z},
-                            shared_bytes,
-                            stream,
-                            current_device()});
+  state.launches.push_back(
+      {f.name, {grid_x, grid_y, grid_z}, {block_x, block_y, block_z}, stream, current_device()});
   if (!state.execute) return 0;
   const bool spoil = !state.spoiled.empty() && f.name.find(state.spoiled) != std::string::npos;
   mmaemu::testing::HostLaunch launch{f.name, {grid_x, grid_y}, {block_x, block_y}, parameters, spoil};
   if (!state.tiles && !make_portable(launch)) return kInvalidValue;
+  const FakeGpuDevice& d = *find(current_device());
   const auto wrong = mmaemu::testing::run_on_host(d.major * 10 + d.minor, launch);
   if (wrong) std::fprintf(stderr, "%s: %s\n", f.name.c_str(), wrong->c_str());
   return wrong ? kLaunchFailed : 0;

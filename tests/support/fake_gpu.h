@@ -17,7 +17,6 @@ struct FakeGpuDevice {
   int major = 8;
   int minor = 9;
   int multiprocessors = 24;
-  int shared_bytes = 101376;
   unsigned char serial = 1;  // every byte of the UUID
 };
 
@@ -25,7 +24,6 @@ struct FakeLaunch {
   std::string function;
   std::array<unsigned, 3> grid;
   std::array<unsigned, 3> block;
-  unsigned shared_bytes;
   void* stream;
   int device;  // of the context it ran in
 };

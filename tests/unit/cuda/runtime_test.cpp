@@ -11,6 +11,7 @@
 #include "../platform/scoped_environment.h"
 #include "base/sha256.h"
 #include "call/backend.h"
+#include "cuda/device.h"
 #include "cuda/images.h"
 #include "cuda/launcher.h"
 #include "cuda/smoke.h"
@@ -236,6 +237,28 @@ TEST_F(CudaHost, NvrtcServesWhereNoBinaryDoes) {
   fill(kept[0], whole.substr(0, whole.size() - 1));
   EXPECT_TRUE(choose_backend(query("cuda:h4", "hopper")).ok());
   EXPECT_EQ(contents(kept[0]).size(), whole.size());
+}
+
+TEST_F(CudaHost, NvrtcCompilesEveryKernel) {
+  if (std::string(MMAEMU_NVRTC).empty()) GTEST_SKIP() << "no NVRTC on this machine";
+  const ScopedVariable nvrtc("MMAEMU_NVRTC_PATH", MMAEMU_NVRTC);
+  cuda::DeviceInfo device = cuda::describe_device(0).value();
+  for (const char* name : {"tc3", "v4", "v1"}) {  // one of each file
+    const cuda::Kernel& kernel = *cuda::find_kernel(name);
+    const Result<cuda::Image> cubin = cuda::compiled_image(kernel, device);
+    ASSERT_TRUE(cubin.ok()) << cubin.error().message;
+    const std::string text(text_of(cubin.value().bytes));
+    EXPECT_TRUE(text.starts_with("\177ELF"));
+    for (const std::string& function : cuda::function_names(kernel)) expect_mentions(text, function);
+  }
+  // An architecture that no NVRTC knows gets PTX, but for kernels that lean on the hardware.
+  device.major = 99;
+  const Result<cuda::Image> ptx = cuda::compiled_image(*cuda::find_kernel("v1"), device);
+  ASSERT_TRUE(ptx.ok()) << ptx.error().message;
+  expect_mentions(std::string(text_of(ptx.value().bytes)), ".target sm_75");
+  const Result<cuda::Image> none = cuda::compiled_image(*cuda::find_kernel("tc3"), device);
+  ASSERT_FALSE(none.ok());
+  expect_mentions(none.error().message, "99");
 }
 
 TEST_F(CudaHost, FailedGateMakesAKernelUnavailable) {
