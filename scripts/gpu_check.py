@@ -19,6 +19,7 @@ import platform as host
 import random
 import sys
 import time
+import traceback
 import warnings
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -342,6 +343,14 @@ def environment(torch: Any, mmaemu: Any, device: str | None) -> dict[str, Any]:
     return value
 
 
+def attempt(step: Callable[..., Any], *arguments: Any) -> Any:
+    """The step's result, or what it ended with: the report holds what the other steps found."""
+    try:
+        return step(*arguments)
+    except Exception as problem:
+        return {"error": f"{type(problem).__name__}: {problem}", "traceback": traceback.format_exc()}
+
+
 def check(torch: Any, mmaemu: Any, golden: Any, device: str, budget: float, seed: int) -> dict[str, Any]:
     def clock(step: str) -> Clock:
         print(f"{step} ...", file=sys.stderr, flush=True)
@@ -349,13 +358,14 @@ def check(torch: Any, mmaemu: Any, golden: Any, device: str, budget: float, seed
 
     report: dict[str, Any] = {"environment": environment(torch, mmaemu, device)}
     clock("selftest")
-    report["selftest"] = selftest(mmaemu, device)
+    report["selftest"] = attempt(selftest, mmaemu, device)
     kernels = available(mmaemu, device)
     report["kernels"] = kernels
     count = sum(map(len, kernels.values()))
     clock("recordings")
     report["recordings"] = {
-        kernel: replay(
+        kernel: attempt(
+            replay,
             golden,
             OnDevice(torch, mmaemu, device, f"cuda:{kernel}"),
             preset,
@@ -364,18 +374,21 @@ def check(torch: Any, mmaemu: Any, golden: Any, device: str, budget: float, seed
         for preset, names in kernels.items()
         for kernel in names
     }
-    report["random"] = differential(torch, mmaemu, device, kernels, seed, clock("random"))
-    report["rates"] = rates(torch, mmaemu, device, kernels, clock("rates"))
+    report["random"] = attempt(differential, torch, mmaemu, device, kernels, seed, clock("random"))
+    report["rates"] = attempt(rates, torch, mmaemu, device, kernels, clock("rates"))
     if torch.cuda.get_device_capability(device) == (9, 0):
-        report["native"] = native(torch, mmaemu, device, clock("native"))
+        report["native"] = attempt(native, torch, mmaemu, device, clock("native"))
     report["failures"] = failures(report)
     return report
 
 
 def failures(report: dict[str, Any]) -> list[str]:
-    found = [f"selftest: {kernel}" for kernel in report["selftest"]["failed"] if kernel not in ("v9", "tc3")]
-    found += [f"recordings: {kernel}" for kernel, result in report["recordings"].items() if result["wrong"]]
-    if report["random"]["wrong"]:
+    steps = {name: report.get(name) for name in ("selftest", "random", "rates", "native")}
+    steps |= {f"recordings: {kernel}": result for kernel, result in report["recordings"].items()}
+    found = [f"{name}: {step['error']}" for name, step in steps.items() if isinstance(step, dict) and "error" in step]
+    found += [f"selftest: {k}" for k in report["selftest"].get("failed", []) if k not in ("v9", "tc3")]
+    found += [f"recordings: {kernel}" for kernel, result in report["recordings"].items() if result.get("wrong")]
+    if report["random"].get("wrong"):
         found.append("random products")
     if not any(report["kernels"].values()):
         found.append("no kernel is available")

@@ -105,3 +105,20 @@ def test_random_products_are_compared(check: ModuleType) -> None:
     result = check.differential(torch, mmaemu, "cpu", kernels, 5, check.Clock(3))
     assert (result["wrong"], result["seed"]) == (0, 5)
     assert result["products"]["v1"] > 0
+
+
+@without_gpu
+def test_a_step_that_ends_in_an_error_leaves_the_others_in_the_report(
+    check: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(check, "environment", lambda *arguments: {})
+    monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 9))
+    monkeypatch.setattr(check, "replay", lambda *arguments: {"wrong": 0})
+    report = check.check(torch, mmaemu, golden, "cuda:0", 4, 5)
+    json.dumps(report)
+    assert report["kernels"] == {"ada": ["tc3", "v9", "v4", "v1"], "hopper": ["h4", "h1"]}
+    assert report["selftest"]["failed"] == []
+    assert set(report["recordings"]) == {"tc3", "v9", "v4", "v1", "h4", "h1"}
+    # torch has no device to move tensors to.
+    assert "in differential" in report["random"]["traceback"]
+    assert [failure.partition(":")[0] for failure in report["failures"]] == ["random", "rates"]
