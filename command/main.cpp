@@ -376,10 +376,11 @@ class Info {
     table.add("presets", joined(value["presets"], {}));
     for (const Json& backend : value["backends"]) {
       std::string reason = backend["reason"];
-      if (reason.empty())
-        reason = backend["source"].get<std::string>() + ", passed " + joined(backend["gates"], {});
-      table.add(backend["name"],
-                (backend["available"].get<bool>() ? paint("available", kGreen) : "no") + ": " + reason);
+      const bool available = backend["available"];
+      if (available && !backend["gates"].empty())
+        reason = backend["source"].get<std::string>() + ", passed " + joined(backend["gates"], {}) +
+                 (reason.empty() ? "" : "; " + reason);
+      table.add(backend["name"], (available ? paint("available", kGreen) : "no") + ": " + reason);
     }
     for (const auto& [variable, setting] : value["environment"].items()) table.add(variable, setting);
     report(json, text.value(), table.text());

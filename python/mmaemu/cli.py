@@ -98,7 +98,9 @@ def _info(args: argparse.Namespace) -> int:
         ("presets", ", ".join(preset["name"] for preset in value["presets"])),
     ]
     for s in value["backends"]:
-        reason = s["reason"] or f"{s['source']}, passed {', '.join(s['gates'])}"
+        reason = s["reason"]
+        if s["available"] and s["gates"]:
+            reason = f"{s['source']}, passed {', '.join(s['gates'])}" + (f"; {reason}" if reason else "")
         rows.append((s["name"], _paint("available", "green") + f": {reason}" if s["available"] else f"no: {reason}"))
     rows += list(value["environment"].items())
     _report(args, value, _table(rows))
