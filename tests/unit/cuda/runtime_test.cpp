@@ -226,7 +226,10 @@ TEST_F(CudaHost, NvrtcServesWhereNoBinaryDoes) {
   std::filesystem::remove(fatbins_ / "manifest.json");
   const BackendChoice choice = choose_backend(query("auto")).value();
   EXPECT_EQ(choice.name, "cuda:v4");
-  ASSERT_FALSE(choice.warnings.empty());
+  ASSERT_EQ(choice.warnings.size(), 1U);
+  expect_mentions(choice.warnings[0].message,
+                  "cuda:v4 runs as NVRTC compiled it: no manifest of prebuilt kernels");
+  EXPECT_EQ(selftest("cuda:0", {"v4"}, false).value()[0].gates[0].reason, "nvrtc");
   const std::vector<std::string> kept = files_below(cache_ / "cubins");
   ASSERT_EQ(kept.size(), 1U);
   ASSERT_EQ(gpu_.images.size(), 1U);
