@@ -28,6 +28,8 @@ from typing import Any
 ROOT = Path(__file__).resolve().parent.parent
 KERNELS = {"ada": ("tc3", "v9", "v4", "v1"), "hopper": ("h4", "h1")}
 SCHEMES = {"ada": ("serial", "pairwise"), "hopper": ("contiguous",)}
+# In the reason of a kernel that does not serve the formats of a product.
+UNSERVED = "is unavailable: serves "
 # Share of the budget that a step may use.
 SHARES = {"selftest": 0.25, "recordings": 0.35, "random": 0.15, "rates": 0.15, "native": 0.1}
 RATE_SIZES = ((4096, 4096, 4096), (512, 4096, 4096), (8192, 8192, 8192))
@@ -89,7 +91,7 @@ class OnDevice:
         try:
             result = function(*(self._move(value) for value in args), **moved)
         except self._mmaemu.BackendUnavailableError as problem:
-            if "serves" not in str(problem):
+            if UNSERVED not in str(problem):
                 raise
             self.unserved += 1
             return function(*args, **keywords)
@@ -192,7 +194,7 @@ def random_codes(torch: Any, generator: Any, rows: int, depth: int, fmt: str, st
     if style == "sparse":
         codes[chance < 0.8] = 0
     if style == "non-finite":
-        codes[chance < 0.001] = 0x7F
+        codes[chance < 0.001] |= 0x7C  # of e5m2 infinities too
     return codes.view({"e4m3": torch.float8_e4m3fn, "e5m2": torch.float8_e5m2}[fmt])
 
 
@@ -227,7 +229,7 @@ def differential(torch: Any, mmaemu: Any, device: str, kernels: dict[str, list[s
                     on_device[0], on_device[1].t(), *on_device[2:], backend=f"cuda:{kernel}", **call
                 ).cpu()
             except mmaemu.BackendUnavailableError as problem:
-                if "serves" not in str(problem):
+                if UNSERVED not in str(problem):
                     raise
                 continue
             counts[kernel] += 1
@@ -390,6 +392,14 @@ def failures(report: dict[str, Any]) -> list[str]:
     found += [f"recordings: {kernel}" for kernel, result in report["recordings"].items() if result.get("wrong")]
     if report["random"].get("wrong"):
         found.append("random products")
+    # A kernel that computed nothing, or not all, has passed nothing.
+    for kernel in (kernel for names in report["kernels"].values() for kernel in names):
+        replayed = report["recordings"].get(kernel, {})
+        if "error" not in replayed and (not replayed.get("products_served") or replayed.get("left_out_for_time")):
+            served, left = replayed.get("products_served", 0), replayed.get("left_out_for_time", 0)
+            found.append(f"recordings: {kernel} served {served} products, {left} cases were left out for time")
+        if "error" not in report["random"] and not report["random"]["products"].get(kernel):
+            found.append(f"random products: none on {kernel}")
     if not any(report["kernels"].values()):
         found.append("no kernel is available")
     return found
@@ -428,6 +438,7 @@ def main(argv: list[str] | None = None) -> int:
         )
         return 4
     else:
+        torch.cuda.set_device(args.device)  # whose events time the rates
         report = check(torch, mmaemu, golden, f"cuda:{args.device}", args.budget, seed)
     text = json.dumps(report, indent=1, default=str) + "\n"
     if args.json == "-":

@@ -16,7 +16,7 @@ import torch
 import fake_gpu
 import golden
 import mmaemu
-from calls import plain_environment
+from calls import E5M2, arguments, codes, plain_environment
 
 SCRIPT = Path(__file__).parent.parent.parent / "scripts" / "gpu-check"
 without_gpu = pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
@@ -113,7 +113,7 @@ def test_a_step_that_ends_in_an_error_leaves_the_others_in_the_report(
 ) -> None:
     monkeypatch.setattr(check, "environment", lambda *arguments: {})
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 9))
-    monkeypatch.setattr(check, "replay", lambda *arguments: {"wrong": 0})
+    monkeypatch.setattr(check, "replay", lambda *arguments: {"wrong": 0, "products_served": 9})
     report = check.check(torch, mmaemu, golden, "cuda:0", 4, 5)
     json.dumps(report)
     assert report["kernels"] == {"ada": ["tc3", "v9", "v4", "v1"], "hopper": ["h4", "h1"]}
@@ -122,3 +122,29 @@ def test_a_step_that_ends_in_an_error_leaves_the_others_in_the_report(
     # torch has no device to move tensors to.
     assert "in differential" in report["random"]["traceback"]
     assert [failure.partition(":")[0] for failure in report["failures"]] == ["random", "rates"]
+
+
+@pytest.mark.filterwarnings("ignore::mmaemu.BackendFallbackWarning")
+def test_a_kernel_that_dropped_out_has_not_passed(
+    check: ModuleType, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    gpu = fake_gpu.device_zero(monkeypatch, tmp_path, fresh=True)
+    gpu.spoil("mmaemu_v1")
+    on_device = check.OnDevice(torch, mmaemu, "cuda:0", "cuda:v1")
+    with pytest.raises(mmaemu.BackendUnavailableError, match="gate smoke failed"):
+        on_device.scaled_mm(**arguments())
+    gpu.reset()
+    both_e5m2 = {"a": codes(4, 32, E5M2), "b": codes(4, 32, E5M2), "use_fast_accum": True, "splitk": 1}
+    on_device.accumulate(**both_e5m2, profile="ada")
+    assert (on_device.served, on_device.unserved) == (0, 1)
+    nothing = {"wrong": 0, "products_served": 0, "left_out_for_time": 0}
+    report = {
+        "kernels": {"ada": ["v1"], "hopper": []},
+        "selftest": {"failed": []},
+        "recordings": {"v1": nothing},
+        "random": {"wrong": 0, "products": {"v1": 0}},
+    }
+    assert check.failures(report) == [
+        "recordings: v1 served 0 products, 0 cases were left out for time",
+        "random products: none on v1",
+    ]
