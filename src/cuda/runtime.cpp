@@ -27,7 +27,11 @@ using RuntimeKey = std::tuple<const Driver*, CudaContext, std::string, std::stri
 std::string load(const Driver& driver, const Kernel& kernel, const Image& image, KernelState& state) {
   CudaModule module = nullptr;
   DriverStatus status = driver.module_load(&module, image.bytes.data());
-  if (status != kDriverSuccess) return "the driver does not load it: " + driver.describe(status);
+  if (status != kDriverSuccess) {
+    const Error error = driver_error(driver, "the driver does not load it", status);
+    if (error.kind == ErrorKind::out_of_memory) state.decided = false;
+    return error.message;
+  }
   std::map<std::string, CudaFunction, std::less<>> functions;
   for (const std::string& name : function_names(kernel)) {
     status = driver.module_get_function(&functions[name], module, name.c_str());
@@ -67,7 +71,7 @@ Result<std::shared_ptr<DeviceRuntime>> DeviceRuntime::get(std::optional<int> ord
 std::shared_ptr<const KernelState> DeviceRuntime::state(const Kernel& kernel, bool again) {
   const std::lock_guard lock(mutex_);
   std::shared_ptr<const KernelState>& known = states_[kernel.name];
-  if (known != nullptr && !again) return known;
+  if (known != nullptr && known->decided && !again) return known;
   const ContextScope scope(driver_, info_.device);
   if (!scope.status().ok()) {
     KernelState lost;
@@ -77,6 +81,7 @@ std::shared_ptr<const KernelState> DeviceRuntime::state(const Kernel& kernel, bo
   KernelState state;
   if (known != nullptr && !known->source.empty()) {
     state = *known;
+    state.decided = true;
     state.gates.resize(1);  // that it loads is known
   } else {
     load_kernel(kernel, state);
@@ -95,6 +100,7 @@ void DeviceRuntime::load_kernel(const Kernel& kernel, KernelState& state) {
     std::string problem = image.ok() ? load(driver_, kernel, image.value(), state) : image.error().message;
     if (problem.empty()) {
       state.source = source;
+      state.decided = true;
       state.detour = std::move(problems);
       binaries_[kernel.name] = image.value().sha256;
       break;
@@ -117,6 +123,7 @@ void DeviceRuntime::gate(const Kernel& kernel, KernelState& state, bool again) {
     Result<std::vector<GateResult>> run = run_gates(*this, kernel, state);
     if (!run.ok()) {
       state.available = false;
+      state.decided = false;
       state.reason = "its gates cannot run: " + run.error().message;
       state.gates.push_back({"smoke", false, state.reason, {}, 0, false});
       return;

@@ -21,6 +21,7 @@ struct KernelState {
   bool available = false;  // loaded, and every gate passed
   std::string source;      // "fatbin" or "nvrtc"; empty where it did not load
   std::string reason;      // why it is not available
+  bool decided = true;     // false where memory ran out or its gates could not run: the next call tries again
   std::string detour;      // why no prebuilt binary serves, where NVRTC's does
   std::vector<GateResult> gates;
   std::map<std::string, CudaFunction, std::less<>> functions;

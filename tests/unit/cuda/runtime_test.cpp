@@ -284,6 +284,17 @@ TEST_F(CudaHost, GatesThatCannotRunAreNoVerdict) {
   gpu_.failing_launch = "mmaemu_v1";
   expect_mentions(reason(), "CUDA_ERROR_LAUNCH_FAILED (719)");
   EXPECT_TRUE(files_below(cache_ / "verdicts").empty());
+  gpu_.failing_launch.clear();
+  EXPECT_TRUE(choose_backend(query("cuda:v1")).ok());
+}
+
+TEST_F(CudaHost, MemoryThatRanOutIsNoVerdict) {
+  for (const char* function : {"cuModuleLoadData", "cuMemAlloc"}) {
+    gpu_.failures[function] = 2;  // CUDA_ERROR_OUT_OF_MEMORY
+    expect_mentions(reason(), "CUDA_ERROR_OUT_OF_MEMORY (2)");
+  }
+  gpu_.failures.clear();
+  EXPECT_TRUE(choose_backend(query("cuda:v1")).ok());
 }
 
 TEST_F(CudaHost, SelftestNamesItsKernels) {
