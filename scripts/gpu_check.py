@@ -353,12 +353,17 @@ def attempt(step: Callable[..., Any], *arguments: Any) -> Any:
         return {"error": f"{type(problem).__name__}: {problem}", "traceback": traceback.format_exc()}
 
 
-def check(torch: Any, mmaemu: Any, golden: Any, device: str, budget: float, seed: int) -> dict[str, Any]:
+def check(
+    torch: Any, mmaemu: Any, golden: Any, device: str, budget: float, seed: int, keep: Callable[[Any], None]
+) -> dict[str, Any]:
+    """The report, which `keep` gets after each step too: whoever ends the run loses one step."""
+    report: dict[str, Any] = {"environment": attempt(environment, torch, mmaemu, device)}
+
     def clock(step: str) -> Clock:
+        keep(report)
         print(f"{step} ...", file=sys.stderr, flush=True)
         return Clock(SHARES[step] * budget)
 
-    report: dict[str, Any] = {"environment": environment(torch, mmaemu, device)}
     clock("selftest")
     report["selftest"] = attempt(selftest, mmaemu, device)
     kernels = available(mmaemu, device)
@@ -411,6 +416,10 @@ def dry_run(mmaemu: Any, golden: Any) -> dict[str, Any]:
     return {"steps": SHARES, "kernels": KERNELS, "recorded_products": products, "rate_sizes": RATE_SIZES}
 
 
+def as_text(report: Any) -> str:
+    return json.dumps(report, indent=1, default=str) + "\n"
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="scripts/gpu-check", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -428,6 +437,11 @@ def main(argv: list[str] | None = None) -> int:
         return 4
     for category in (mmaemu.UnverifiedSplitWarning, mmaemu.BackendFallbackWarning, UserWarning):
         warnings.simplefilter("ignore", category)
+
+    def keep(report: Any) -> None:
+        if args.json != "-":
+            Path(args.json).write_text(as_text(report), encoding="utf-8")
+
     seed = random.SystemRandom().randrange(2**32) if args.seed is None else args.seed
     if args.dry_run:
         report = {"environment": environment(torch, mmaemu, None), "plan": dry_run(mmaemu, golden)}
@@ -439,12 +453,11 @@ def main(argv: list[str] | None = None) -> int:
         return 4
     else:
         torch.cuda.set_device(args.device)  # whose events time the rates
-        report = check(torch, mmaemu, golden, f"cuda:{args.device}", args.budget, seed)
-    text = json.dumps(report, indent=1, default=str) + "\n"
+        report = check(torch, mmaemu, golden, f"cuda:{args.device}", args.budget, seed, keep)
     if args.json == "-":
-        sys.stdout.write(text)
+        sys.stdout.write(as_text(report))
     else:
-        Path(args.json).write_text(text, encoding="utf-8")
+        keep(report)
         print(f"gpu-check: report in {args.json}", file=sys.stderr)
     if args.dry_run:
         return 4

@@ -114,7 +114,10 @@ def test_a_step_that_ends_in_an_error_leaves_the_others_in_the_report(
     monkeypatch.setattr(check, "environment", lambda *arguments: {})
     monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: (8, 9))
     monkeypatch.setattr(check, "replay", lambda *arguments: {"wrong": 0, "products_served": 9})
-    report = check.check(torch, mmaemu, golden, "cuda:0", 4, 5)
+    kept = []
+    report = check.check(torch, mmaemu, golden, "cuda:0", 4, 5, lambda report: kept.append(set(report)))
+    assert kept[0] == {"environment"}
+    assert kept[-1] == set(report) - {"rates", "failures"}
     json.dumps(report)
     assert report["kernels"] == {"ada": ["tc3", "v9", "v4", "v1"], "hopper": ["h4", "h1"]}
     assert report["selftest"]["failed"] == []
