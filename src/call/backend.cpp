@@ -69,6 +69,15 @@ std::string unserved(const Kernel& kernel, const BackendQuery& query, const Devi
   return unsupported_on(kernel, device.info());
 }
 
+void warn(BackendChoice& choice, const std::string& message) {
+  choice.warnings.push_back({WarningKind::backend_fallback, message, "fallback|" + message});
+}
+
+// Says why no prebuilt binary serves, where that is so.
+void warn_of_detour(BackendChoice& choice, const KernelState& state) {
+  if (!state.detour.empty()) warn(choice, choice.name + " runs as NVRTC compiled it: " + state.detour);
+}
+
 // Chooses among the CUDA kernels for "auto" and "cuda".
 class Search {
  public:
@@ -93,8 +102,8 @@ class Search {
           choice.name = kernel.backend();
           if (!problem.empty())
             warn(choice, problem + "; " + choice.name + " runs instead");
-          else if (!state->detour.empty())
-            warn(choice, choice.name + " runs as NVRTC compiled it: " + state->detour);
+          else
+            warn_of_detour(choice, *state);
           return choice;
         }
         reason = state->reason;
@@ -108,10 +117,6 @@ class Search {
   }
 
  private:
-  static void warn(BackendChoice& choice, const std::string& message) {
-    choice.warnings.push_back({WarningKind::backend_fallback, message, "fallback|" + message});
-  }
-
   const BackendQuery& query_;
   DeviceRuntime& device_;
   bool allow_gated_;
@@ -135,10 +140,15 @@ BackendChoice reference_instead(const std::string& device, std::vector<std::stri
   return choice;
 }
 
-// Why a kernel that was asked for by name cannot serve a call; empty where it does.
-std::string refusal(const Kernel& kernel, const BackendQuery& query, DeviceRuntime& device) {
-  const std::string reason = unserved(kernel, query, device);
-  return reason.empty() ? device.state(kernel)->reason : reason;
+// A kernel that was asked for by name, or why it cannot serve a call.
+Result<BackendChoice> named(const Kernel& kernel, const BackendQuery& query, DeviceRuntime& device) {
+  BackendChoice choice{kernel.backend(), {}, {}};
+  if (const std::string reason = unserved(kernel, query, device); !reason.empty())
+    return unavailable(choice.name, reason);
+  const std::shared_ptr<const KernelState> state = device.state(kernel);
+  if (!state->available) return unavailable(choice.name, state->reason);
+  warn_of_detour(choice, *state);
+  return choice;
 }
 
 }  // namespace
@@ -174,18 +184,14 @@ Result<BackendChoice> choose_backend(const BackendQuery& query) {
   if (wanted == kReference) return BackendChoice{wanted, {}, {}};
   const Result<CudaRuntime> runtime = cuda_runtime(query.device);
   if (!runtime.ok()) return runtime.error();
-  const Result<bool> allow_gated = environment_flag("MMAEMU_ALLOW_GATED_KERNELS");
-  if (!allow_gated.ok()) return allow_gated.error();
   if (runtime.value().device == nullptr) {
     if (wanted != kAuto) return unavailable(wanted, runtime.value().reason);
     return reference_instead(query.device, {"cuda: " + runtime.value().reason});
   }
   DeviceRuntime& device = *runtime.value().device;
-  if (const Kernel* kernel = wanted == kAuto || wanted == kAnyCuda ? nullptr : cuda::find_kernel(wanted)) {
-    const std::string reason = refusal(*kernel, query, device);
-    if (!reason.empty()) return unavailable(wanted, reason);
-    return BackendChoice{wanted, {}, {}};
-  }
+  if (wanted != kAuto && wanted != kAnyCuda) return named(*cuda::find_kernel(wanted), query, device);
+  const Result<bool> allow_gated = environment_flag("MMAEMU_ALLOW_GATED_KERNELS");
+  if (!allow_gated.ok()) return allow_gated.error();
   BackendChoice choice = Search(query, device, allow_gated.value()).run();
   if (!choice.name.empty()) return choice;
   if (wanted == kAnyCuda) return unavailable(wanted, joined(choice.fallbacks));
