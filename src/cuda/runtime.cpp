@@ -87,8 +87,10 @@ std::shared_ptr<const KernelState> DeviceRuntime::state(const Kernel& kernel, bo
     load_kernel(kernel, state);
   }
   if (!state.source.empty()) gate(kernel, state, again);
+  const auto fresh = std::make_shared<const KernelState>(state);
+  for (GateResult& result : state.gates) result.cached = true;  // for whoever asks next
   known = std::make_shared<const KernelState>(std::move(state));
-  return known;
+  return fresh;
 }
 
 void DeviceRuntime::load_kernel(const Kernel& kernel, KernelState& state) {
