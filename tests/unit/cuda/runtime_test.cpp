@@ -67,6 +67,10 @@ class CudaHost : public ::testing::Test {
     EXPECT_EQ(choice.error().kind, ErrorKind::backend_unavailable);
     return choice.error().message;
   }
+  static BackendStatus status_of(const std::string& name) {
+    const std::vector<BackendStatus> all = backends_status("cuda:0");
+    return *std::ranges::find(all, name, &BackendStatus::name);
+  }
   static void expect_mentions(const std::string& text, const std::string& part) {
     EXPECT_NE(text.find(part), std::string::npos) << text;
   }
@@ -93,19 +97,13 @@ TEST_F(CudaHost, KernelsPassTheirGatesAndAreChosen) {
   EXPECT_TRUE(ada.warnings.empty());
   EXPECT_EQ(choose_backend(query("cuda", "hopper")).value().name, "cuda:h4");
   EXPECT_EQ(choose_backend(query("cuda:h1", "hopper")).value().name, "cuda:h1");
-  const std::vector<BackendStatus> status = backends_status("cuda:0");
-  const auto v1 = std::ranges::find(status, "cuda:v1", &BackendStatus::name);
-  ASSERT_NE(v1, status.end());
-  EXPECT_EQ(*v1, (BackendStatus{"cuda:v1", true, "fatbin", false, {"load", "smoke"}, ""}));
+  EXPECT_EQ(status_of("cuda:v1"), (BackendStatus{"cuda:v1", true, "fatbin", false, {"load", "smoke"}, ""}));
 }
 
 TEST_F(CudaHost, GatedKernelIsChosenWhereTheUserLetsItsGatesDecide) {
   const ScopedVariable allowed("MMAEMU_ALLOW_GATED_KERNELS", "1");
   EXPECT_EQ(choose_backend(query("auto")).value().name, "cuda:tc3");
-  const std::vector<BackendStatus> status = backends_status("cuda:0");
-  const auto tc3 = std::ranges::find(status, "cuda:tc3", &BackendStatus::name);
-  ASSERT_NE(tc3, status.end());
-  EXPECT_EQ(*tc3,
+  EXPECT_EQ(status_of("cuda:tc3"),
             (BackendStatus{"cuda:tc3", true, "fatbin", false, {"load", "window", "design_a", "smoke"}, ""}));
 }
 
@@ -120,13 +118,61 @@ TEST_F(CudaHost, GatedKernelIsNotUsedWhereItsOwnGateFails) {
   ASSERT_EQ(choice.warnings.size(), 1U);
 }
 
+TEST_F(CudaHost, NoGatedKernelIsUsedWhereTheGateOfBothFails) {
+  const ScopedVariable allowed("MMAEMU_ALLOW_GATED_KERNELS", "1");
+  gpu_.spoiled = "mmaemu_probe_window";
+  const BackendChoice choice = choose_backend(query("auto")).value();
+  EXPECT_EQ(choice.name, "cuda:v4");
+  ASSERT_EQ(choice.fallbacks.size(), 2U);
+  expect_mentions(choice.fallbacks[0], "cuda:tc3: gate window failed");
+  expect_mentions(choice.fallbacks[1], "cuda:v9: gate window failed");
+  ASSERT_EQ(choice.warnings.size(), 1U);
+  expect_mentions(choice.warnings[0].message, "cuda:tc3 is unavailable: gate window failed");
+  expect_mentions(choice.warnings[0].message, "cuda:v4 runs instead");
+  expect_mentions(reason("cuda:v9"), "gate window failed");
+}
+
+TEST_F(CudaHost, AnotherValueOfAllowGatedIsAnErrorWhereKernelsAreChosen) {
+  const ScopedVariable odd("MMAEMU_ALLOW_GATED_KERNELS", "yes");
+  const Result<BackendChoice> choice = choose_backend(query("auto"));
+  ASSERT_FALSE(choice.ok());
+  EXPECT_EQ(choice.error().kind, ErrorKind::value_error);
+  expect_mentions(choice.error().message, "MMAEMU_ALLOW_GATED_KERNELS must be");
+  BackendQuery cpu = query("auto");
+  cpu.device = "cpu";
+  EXPECT_TRUE(choose_backend(cpu).ok());
+}
+
 TEST_F(CudaHost, KernelServesItsPresetAlone) {
   expect_mentions(reason("cuda:h1"), "serves preset hopper, not ada");
   Preset own = find_preset("ada").value();
   own.frac = 14;
   const BackendChoice choice = choose_backend({"auto", "cuda:0", own, "e4m3", "e4m3"}).value();
   EXPECT_EQ(choice.name, "reference");
+  EXPECT_EQ(choice.fallbacks, (std::vector<std::string>{"cuda: no kernel has the arithmetic of preset ada"}));
   ASSERT_EQ(choice.warnings.size(), 1U);
+}
+
+TEST_F(CudaHost, KernelsThatNeedANewerDeviceArePassedOver) {
+  gpu_.devices[0].major = 7;
+  gpu_.devices[0].minor = 5;
+  const std::string needs = "needs compute capability 8.0, and Fake GPU has 7.5";
+  const BackendChoice choice = choose_backend(query("auto")).value();
+  EXPECT_EQ(choice.name, "cuda:v1");
+  EXPECT_EQ(choice.fallbacks,
+            (std::vector<std::string>{"cuda:tc3: " + needs, "cuda:v9: " + needs, "cuda:v4: " + needs}));
+  EXPECT_TRUE(choice.warnings.empty());  // nothing is wrong with them
+  expect_mentions(reason("cuda:v4"), needs);
+  EXPECT_EQ(status_of("cuda:v4"), (BackendStatus{"cuda:v4", false, "", false, {}, needs}));
+  const std::vector<KernelVerdict> verdicts = selftest("cuda:0", {}, false).value();
+  for (const KernelVerdict& verdict : verdicts) {
+    const bool runs = verdict.kernel == "v1" || verdict.kernel == "h1";
+    EXPECT_EQ(verdict.required, runs) << verdict.kernel;
+    EXPECT_EQ(verdict.gates.back().passed, runs) << verdict.kernel;
+  }
+  const KernelVerdict named = selftest("cuda:0", {"v4"}, false).value()[0];
+  EXPECT_TRUE(named.required);
+  EXPECT_EQ(named.gates, (std::vector<GateResult>{{"load", false, needs, {}, 0, false}}));
 }
 
 TEST_F(CudaHost, OtherFormatsAreServedByTheReference) {
@@ -190,6 +236,15 @@ TEST_F(CudaHost, BinaryOfOtherSourcesIsNotLoaded) {
   EXPECT_TRUE(gpu_.images.empty());
 }
 
+TEST_F(CudaHost, BinaryWithoutAFunctionIsUnloaded) {
+  std::string image = contents(fatbins_ / "kernels.fatbin");
+  for (std::size_t at = 0; (at = image.find("mmaemu_add")) != std::string::npos;)
+    image.replace(at, 10, "mmaemu_odd");
+  prepare(image, cuda::source_hash(), sha256(bytes_of(image)));
+  expect_mentions(reason(), "the prebuilt kernel: it has no function mmaemu_add: CUDA_ERROR_NOT_FOUND (500)");
+  EXPECT_EQ(gpu_.calls["cuModuleUnload"], gpu_.calls["cuModuleLoadData"]);
+}
+
 TEST_F(CudaHost, BuiltBinariesAreOfTheseSources) {
   if (std::string(MMAEMU_BUILT_FATBINS).empty()) GTEST_SKIP() << "no nvcc on this machine";
   const ScopedVariable built("MMAEMU_FATBIN_DIR", MMAEMU_BUILT_FATBINS);
@@ -240,6 +295,58 @@ TEST_F(CudaHost, NvrtcServesWhereNoBinaryDoes) {
   fill(kept[0], whole.substr(0, whole.size() - 1));
   EXPECT_TRUE(choose_backend(query("cuda:h4", "hopper")).ok());
   EXPECT_EQ(contents(kept[0]).size(), whole.size());
+}
+
+TEST_F(CudaHost, NvrtcsKernelRunsInPlaceOfABadBinaryWithOneWarning) {
+  if (std::string(MMAEMU_NVRTC).empty()) GTEST_SKIP() << "no NVRTC on this machine";
+  const ScopedVariable nvrtc("MMAEMU_NVRTC_PATH", MMAEMU_NVRTC);
+  const std::string image = contents(fatbins_ / "kernels.fatbin");
+  const std::string hash = sha256(bytes_of(image));
+  const auto warning = [&] {
+    const TemporaryFolder elsewhere;  // another folder: another runtime; the cache stays
+    std::filesystem::copy(fatbins_.path(), elsewhere.path());
+    const ScopedVariable fatbins("MMAEMU_FATBIN_DIR", elsewhere.path());
+    const Result<BackendChoice> choice = choose_backend(query("cuda:v1"));
+    if (!choice.ok()) return choice.error().message;
+    EXPECT_EQ(choice.value().warnings.size(), 1U);
+    return choice.value().warnings.empty() ? "" : choice.value().warnings[0].message;
+  };
+  const std::string runs = "cuda:v1 runs as NVRTC compiled it: ";
+  prepare(image, std::string(64, '0'), hash);
+  expect_mentions(warning(), runs + "the prebuilt kernels of ");
+  prepare(image + " ", cuda::source_hash(), hash);
+  expect_mentions(warning(), "its SHA-256 differs");
+  prepare(image, cuda::source_hash(), hash);
+  gpu_.refused_images["fake fatbin"] = 209;
+  expect_mentions(warning(), runs + "the prebuilt kernel: the driver does not load it: CUDA_ERROR_NO_BINARY");
+  EXPECT_EQ(files_below(cache_ / "cubins").size(), 1U);
+  gpu_.refused_images["ELF"] = 222;
+  const std::string both = warning();
+  expect_mentions(both,
+                  "the prebuilt kernel: the driver does not load it: CUDA_ERROR_NO_BINARY_FOR_GPU (209); ");
+  expect_mentions(both,
+                  "the kernel that NVRTC compiled: the driver does not load it: "
+                  "CUDA_ERROR_UNSUPPORTED_PTX_VERSION (222)");
+}
+
+TEST_F(CudaHost, StatusTellsOfTheBinaryThatNvrtcCompiled) {
+  if (std::string(MMAEMU_NVRTC).empty()) GTEST_SKIP() << "no NVRTC on this machine";
+  const ScopedVariable nvrtc("MMAEMU_NVRTC_PATH", MMAEMU_NVRTC);
+  const TemporaryFolder folder;
+  const std::string file = folder / "file";
+  fill(file, "");
+  const ScopedVariable unwritable("MMAEMU_CACHE_DIR", file + "/cache");
+  std::string manifest = contents(fatbins_ / "manifest.json");
+  manifest.replace(manifest.find("\"v1\""), 4, "\"none\"");
+  fill(fatbins_ / "manifest.json", manifest);
+  ASSERT_TRUE(selftest("cuda:0", {"v1"}, false).ok());
+  gpu_.failing_launch = "mmaemu_";  // the others' gates take their time
+  const BackendStatus v1 = status_of("cuda:v1");
+  EXPECT_EQ(v1, (BackendStatus{"cuda:v1", true, "nvrtc", false, {"load", "smoke"}, v1.reason}));
+  expect_mentions(v1.reason, "names no binary of v1");
+  const BackendStatus h1 = status_of("cuda:h1");
+  EXPECT_EQ(h1, (BackendStatus{"cuda:h1", false, "fatbin", false, {"load"}, h1.reason}));
+  expect_mentions(h1.reason, "its gates cannot run");
 }
 
 TEST_F(CudaHost, NvrtcCompilesEveryKernel) {
@@ -295,6 +402,44 @@ TEST_F(CudaHost, MemoryThatRanOutIsNoVerdict) {
   }
   gpu_.failures.clear();
   EXPECT_TRUE(choose_backend(query("cuda:v1")).ok());
+}
+
+TEST_F(CudaHost, VerdictsAreOfADeviceADriverAndABinary) {
+  gpu_.execute = false;  // a verdict that says no is one as well
+  gpu_.devices.push_back(gpu_.devices[0]);
+  gpu_.devices[1].serial = 2;
+  const auto cached = [](const std::string& device = "cuda:0") {
+    return selftest(device, {"v1"}, false).value()[0].gates.back().cached;
+  };
+  EXPECT_FALSE(cached());
+  EXPECT_TRUE(cached());
+  EXPECT_EQ(gpu_.images.size(), 1U);
+
+  gpu_.current = 1;
+  EXPECT_FALSE(cached("cuda"));  // the current device's
+  EXPECT_EQ(gpu_.launches.back().device, 1);
+  EXPECT_EQ(gpu_.images.size(), 2U);
+  EXPECT_TRUE(cached("cuda:1"));
+  gpu_.current = -1;
+  EXPECT_TRUE(cached("cuda"));
+
+  const TemporaryFolder copy;  // another folder: another runtime
+  std::filesystem::copy(fatbins_.path(), copy.path());
+  {
+    const ScopedVariable fatbins("MMAEMU_FATBIN_DIR", copy / ".");
+    EXPECT_TRUE(cached());
+  }
+  {
+    const ScopedVariable fatbins("MMAEMU_FATBIN_DIR", copy.path());
+    gpu_.driver_version = 12090;
+    EXPECT_FALSE(cached());
+  }
+  const std::string image = contents(fatbins_ / "kernels.fatbin") + " ";
+  prepare(image, cuda::source_hash(), sha256(bytes_of(image)));
+  const ScopedVariable fatbins("MMAEMU_FATBIN_DIR", fatbins_ / ".");
+  gpu_.driver_version = 12080;
+  EXPECT_FALSE(cached());
+  EXPECT_EQ(files_below(cache_ / "verdicts").size(), 4U);
 }
 
 TEST_F(CudaHost, SelftestNamesItsKernels) {
@@ -383,22 +528,65 @@ TEST_F(CudaHost, FailedLaunchIsAnErrorAndNothingIsWritten) {
   }
 }
 
+TEST_F(CudaHost, KernelThatIsUnavailableComputesNothing) {
+  Call call = small_call();
+  const auto refused = [&](const std::string& backend, const std::string& part) {
+    const Status status = call.run(backend);
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().kind, ErrorKind::backend_unavailable);
+    expect_mentions(status.error().message, part);
+    EXPECT_EQ(call.out, call.wanted);
+  };
+  refused("cuda:h1", "does not serve preset ada");
+  gpu_.failing_launch = "mmaemu_v1";
+  refused("cuda:v1", "its gates cannot run");
+  const ScopedVariable disabled("MMAEMU_DISABLE_CUDA", "1");
+  refused("cuda:v1", "MMAEMU_DISABLE_CUDA=1");
+}
+
+TEST_F(CudaHost, MemoryThatAProductNeedsIsChecked) {
+  Call call = small_call();
+  ASSERT_TRUE(call.run("cuda:v1").ok());
+  const float scale = 1;
+  const auto refused = [&](const CudaScales& scales, const CudaQueue& queue) {
+    const Status status =
+        cuda_scaled_mm("cuda:v1", call.view_a(), call.view_b(), call.p.how, scales, call.view(), queue);
+    ASSERT_FALSE(status.ok());
+    EXPECT_EQ(status.error().kind, ErrorKind::value_error);
+  };
+  refused({&scale, nullptr, nullptr}, call.queue);
+  CudaQueue queue = call.queue;
+  --queue.workspace_bytes;
+  refused({&scale, &scale, nullptr}, queue);
+  queue = call.queue;
+  queue.workspace = nullptr;
+  refused({&scale, &scale, nullptr}, queue);
+}
+
 TEST_F(CudaHost, ChainsThatAreTooLongAreValueErrors) {
   alignas(16) static const std::uint8_t some[16]{};
-  const std::int64_t K = std::int64_t{1} << 30;
-  OperandView view{some, FormatId::e4m3, 1, K, K, 1};
   float out = 0;
   const ResultView result{&out, FormatId::float32, 1, 1, 1, 1};
-  const Accumulation fast{find_preset("ada").value(), true, {}};
-  const Result<std::size_t> bytes = cuda_workspace_bytes("cuda:v1", view, view, fast, result);
-  ASSERT_FALSE(bytes.ok());
-  EXPECT_EQ(bytes.error().kind, ErrorKind::value_error);
-  EXPECT_EQ(bytes.error().message.find("K: "), 0U) << bytes.error().message;
-  view.depth = view.row_stride = K - 16;
-  EXPECT_TRUE(cuda_workspace_bytes("cuda:v1", view, view, fast, result).ok());
-  const Result<std::size_t> v4 = cuda_workspace_bytes("cuda:v4", view, view, fast, result);
-  ASSERT_FALSE(v4.ok());
-  expect_mentions(v4.error().message, "16777216");
+  for (const auto& [name, bits] :
+       {std::pair{"v1", 30}, {"h1", 30}, {"v4", 24}, {"h4", 24}, {"v9", 24}, {"tc3", 24}}) {
+    const Preset preset = find_preset(cuda::find_kernel(name)->preset).value();
+    const SplitK two{2, preset.name == "ada" ? SplitScheme::serial : SplitScheme::contiguous};
+    const std::string backend = "cuda:" + std::string(name);
+    const std::int64_t limit = std::int64_t{1} << bits;
+    const auto bytes = [&](std::int64_t K, bool fast, SplitK split) {
+      const OperandView view{some, FormatId::e4m3, 1, K, K, 1};
+      return cuda_workspace_bytes(backend, view, view, {preset, fast, split}, result);
+    };
+    EXPECT_TRUE(bytes(limit - 16, true, {}).ok()) << name;
+    EXPECT_TRUE(bytes(limit, false, {}).ok()) << name;
+    EXPECT_TRUE(bytes(limit, true, two).ok()) << name;
+    const Result<std::size_t> refused = bytes(limit, true, {});
+    ASSERT_FALSE(refused.ok()) << name;
+    EXPECT_EQ(refused.error().kind, ErrorKind::value_error);
+    EXPECT_EQ(refused.error().message.find("K: "), 0U) << refused.error().message;
+    expect_mentions(refused.error().message,
+                    "\"" + backend + "\", which takes fewer than " + std::to_string(limit));
+  }
 }
 
 TEST_F(CudaHost, WorkspaceIsBounded) {
@@ -454,6 +642,11 @@ TEST_F(CudaHost, ViewsThatTheKernelsDoNotTakeAreValueErrors) {
   ResultView out = call.view();
   out.column_stride = 2;
   refused(call.view_a(), call.view_b(), out);
+  odd = call.view_a();
+  odd.rows = std::int64_t{1} << 31;
+  out = call.view();
+  out.rows = odd.rows;
+  refused(odd, call.view_b(), out);
   ASSERT_FALSE(cuda_workspace_bytes("cuda", call.view_a(), call.view_b(), call.p.how, call.view()).ok());
 }
 
