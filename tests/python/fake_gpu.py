@@ -84,6 +84,14 @@ def driver_only(monkeypatch: pytest.MonkeyPatch, folder: Path) -> FakeGpu:
     return gpu
 
 
+def drop_binary(folder: Path, kernel: str) -> None:
+    """Takes a kernel out of the manifest; before its first use in a test."""
+    path = folder / "manifest.json"
+    manifest = json.loads(path.read_text())
+    manifest["images"] = [image for image in manifest["images"] if image["kernel"] != kernel]
+    path.write_text(json.dumps(manifest))
+
+
 @functools.cache
 def _shared_cache() -> tempfile.TemporaryDirectory[str]:
     """Verdicts of unspoiled kernels, which one run of the gates gives all tests of a process."""

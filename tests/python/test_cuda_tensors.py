@@ -13,7 +13,7 @@ import torch
 import fake_gpu
 import mmaemu
 from calls import E4M3, E5M2, arguments, bits, codes
-from mmaemu import BackendFallbackWarning, BackendUnavailableError, MmaemuError
+from mmaemu import BackendFallbackWarning, BackendUnavailableError, MmaemuError, ReferenceRejectsError, _arrays
 
 
 @pytest.fixture
@@ -48,10 +48,37 @@ def test_a_kernel_gives_the_bits_of_the_reference(
     assert gpu.launches() > 0
 
 
+@pytest.mark.parametrize("a", [E4M3, E5M2])
+def test_a_float8_result_needs_no_scale(gpu: fake_gpu.FakeGpu, a: torch.dtype) -> None:
+    result, reference = on_both(input=codes(16, 32, a), out_dtype=a, scale_result=None)
+    assert bits(result) == bits(reference)
+
+
 @pytest.mark.parametrize(("a", "b"), [(E4M3, E5M2), (E5M2, E4M3)])
 def test_kernels_serve_mixed_pairs(gpu: fake_gpu.FakeGpu, a: torch.dtype, b: torch.dtype) -> None:
     result, reference = on_both(input=codes(16, 32, a), mat2=codes(16, 32, b).t(), backend="cuda:v1")
     assert bits(result) == bits(reference)
+
+
+def test_the_pair_that_no_kernel_serves_is_computed_by_the_reference(gpu: fake_gpu.FakeGpu) -> None:
+    how = {"use_fast_accum": True, "splitk": 1, "profile": "hopper"}
+    a, b = codes(5, 32, E5M2, seed=1), codes(7, 32, E5M2, seed=2)
+    with pytest.warns(BackendFallbackWarning, match=r"by the reference on the CPU: .*cuda:h1: serves e4m3 x e4m3, "):
+        result = mmaemu.accumulate(a, b, **how)
+    assert bits(result) == bits(mmaemu.accumulate(a, b, backend="reference", **how))
+    for backend in ("cuda", "cuda:h1"):
+        with pytest.raises(BackendUnavailableError, match="not e5m2 x e5m2"):
+            mmaemu.accumulate(a, b, backend=backend, **how)
+
+
+@pytest.mark.filterwarnings("ignore::mmaemu.ExperimentalPresetWarning")
+def test_a_preset_that_no_kernel_has_is_computed_by_the_reference(gpu: fake_gpu.FakeGpu) -> None:
+    call = arguments(profile="b200-mma-sync-experimental", use_fast_accum=True)
+    (reason,) = mmaemu.explain(**call).fallbacks
+    assert reason == "cuda: no kernel has the arithmetic of preset b200_mma_sync"
+    with pytest.warns(BackendFallbackWarning, match=reason):
+        result = mmaemu.scaled_mm(**call)
+    assert bits(result) == bits(mmaemu.scaled_mm(**call, backend="reference"))
 
 
 @pytest.mark.parametrize("K", [1, 15, 16, 33, 128])
@@ -60,6 +87,21 @@ def test_accumulate_takes_any_k_and_layout(gpu: fake_gpu.FakeGpu, K: int) -> Non
     how = {"use_fast_accum": True, "splitk": 1, "profile": "hopper"}
     result = mmaemu.accumulate(a, b, backend="cuda:h1", **how)
     assert bits(result) == bits(mmaemu.accumulate(a, b, backend="reference", **how))
+
+
+def test_accumulate_takes_operands_at_any_address(gpu: fake_gpu.FakeGpu) -> None:
+    a, b = (codes(1, 5 * 32 + 1, seed=seed).view(-1)[1:].view(5, 32) for seed in (1, 2))
+    assert a.data_ptr() % 16 == b.data_ptr() % 16 == 1
+    how = {"use_fast_accum": True, "splitk": 1, "profile": "ada"}
+    result = mmaemu.accumulate(a, b, backend="cuda:v1", **how)
+    assert bits(result) == bits(mmaemu.accumulate(a, b, backend="reference", **how))
+
+
+@pytest.mark.parametrize("columns", [slice(0, 32), slice(32, 64), slice(0, 64, 2)], ids=str)
+def test_rows_may_lie_apart(gpu: fake_gpu.FakeGpu, columns: slice) -> None:
+    weight = codes(16, 64, seed=6)[:, 32:]
+    result, reference = on_both(input=codes(19, 64, seed=5)[:, columns], mat2=weight.t())
+    assert bits(result) == bits(reference)
 
 
 @pytest.mark.filterwarnings("ignore::mmaemu.UnverifiedSplitWarning")
@@ -97,21 +139,48 @@ def test_out_is_filled_whatever_its_layout(gpu: fake_gpu.FakeGpu, M: int) -> Non
         assert bits(out.contiguous()) == bits(wanted)
 
 
-def test_a_result_without_elements_needs_no_kernel(gpu: fake_gpu.FakeGpu) -> None:
-    empty = arguments(input=codes(0, 32))
+@pytest.mark.parametrize(("M", "K"), [(0, 32), (5, 0)])
+def test_a_product_without_elements_needs_no_kernel(gpu: fake_gpu.FakeGpu, M: int, K: int) -> None:
+    empty = arguments(input=codes(M, K), mat2=codes(16, K).t())
     assert mmaemu.explain(**empty).backend == "none (zero-size result)"
-    assert mmaemu.scaled_mm(**empty).shape == (0, 16)
-    assert gpu.launches() == 0
+    assert bits(mmaemu.scaled_mm(**empty)) == [[0] * 16] * M
+    assert bits(mmaemu.accumulate(codes(M, K), codes(3, K), use_fast_accum=True)) == [[0] * 3] * M
+    assert gpu.calls() == 0
 
 
-@pytest.mark.parametrize(("kernel", "profile"), [("v4", "ada"), ("h4", "hopper")])
-def test_a_chain_that_is_too_long_is_an_error_at_launch(gpu: fake_gpu.FakeGpu, kernel: str, profile: str) -> None:
+def test_an_out_that_torch_drops_needs_no_kernel(gpu: fake_gpu.FakeGpu) -> None:
+    call = arguments(out=torch.full((16, 32), 7.0)[:, ::2])
+    assert mmaemu.explain(**call).backend == "none (out= is returned unchanged)"
+    with pytest.warns(UserWarning, match="returned unchanged"):
+        assert (mmaemu.scaled_mm(**call) == 7.0).all()
+    assert gpu.calls() == 0
+
+
+@pytest.mark.parametrize("name", ["mat2", "scale_a", "scale_b", "scale_result", "out"])
+def test_tensors_of_several_devices_are_rejected(
+    gpu: fake_gpu.FakeGpu, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    call = arguments(scale_result=torch.tensor(1.0), out=torch.full((16, 16), 7.0))
+    monkeypatch.setattr(_arrays, "device_of", lambda tensor: "cuda:1" if tensor is call[name] else "cuda:0")
+    with pytest.raises(ReferenceRejectsError, match=f"one device: input is on cuda:0, {name} is on cuda:1"):
+        mmaemu.scaled_mm(**call)
+    assert (call["out"] == 7.0).all()
+
+
+@pytest.mark.parametrize(
+    ("kernel", "profile", "backend"),
+    [("v4", "ada", "auto"), ("h4", "hopper", "auto"), ("v9", "ada", "cuda:v9"), ("tc3", "ada", "cuda:tc3")],
+)
+def test_a_chain_that_is_too_long_is_an_error_at_launch(
+    gpu: fake_gpu.FakeGpu, kernel: str, profile: str, backend: str
+) -> None:
     depth = 1 << 24
     long = arguments(
         input=torch.empty(1, depth, dtype=torch.uint8).view(E4M3),
         mat2=torch.empty(16, depth, dtype=torch.uint8).view(E4M3).t(),
         use_fast_accum=True,
         profile=profile,
+        backend=backend,
     )
     plan = mmaemu.explain(**long)
     assert (plan.validation, plan.backend) == ("ok", f"cuda:{kernel}")
@@ -140,6 +209,7 @@ def test_gated_kernels_are_chosen_only_where_the_user_allows(
     assert (plan.backend, plan.fallbacks, plan.warnings) == ("cuda:tc3", [], [])
     mixed = mmaemu.explain(**arguments(mat2=codes(16, 32, E5M2).t()))
     assert (mixed.backend, mixed.warnings) == ("cuda:v4", [])
+    assert mixed.fallbacks == [f"cuda:{name}: serves e4m3 x e4m3, not e4m3 x e5m2" for name in ("tc3", "v9")]
     result, reference = on_both()
     assert bits(result) == bits(reference)
 
@@ -174,6 +244,9 @@ def test_a_failed_launch_is_an_error_and_out_stays_as_it_was(gpu: fake_gpu.FakeG
 def test_a_failed_gate_is_told_once_and_the_reference_runs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     gpu = fake_gpu.device_zero(monkeypatch, tmp_path, fresh=True)
     gpu.spoil("_e4m3e4m3")
+    for _ in range(2):  # explain tells and uses nothing up
+        (told,) = mmaemu.explain(**arguments()).warnings
+        assert "gate smoke failed" in told
     with pytest.warns(BackendFallbackWarning, match=r"computed by the reference on the CPU: .*gate smoke failed"):
         first = mmaemu.scaled_mm(**arguments())
     with warnings.catch_warnings():
@@ -201,9 +274,60 @@ def test_other_threads_run_while_the_gates_do(monkeypatch: pytest.MonkeyPatch, t
     assert turns > 50
 
 
-def test_a_kernel_of_another_preset_cannot_serve(gpu: fake_gpu.FakeGpu) -> None:
-    with pytest.raises(BackendUnavailableError, match="serves preset hopper, not ada"):
-        mmaemu.scaled_mm(**arguments(backend="cuda:h1"))
+@pytest.mark.parametrize(("fastest", "next_one", "profile"), [("v4", "v1", "ada"), ("h4", "h1", "hopper")])
+def test_a_slower_kernel_runs_where_a_faster_one_does_not_load(
+    gpu: fake_gpu.FakeGpu, tmp_path: Path, fastest: str, next_one: str, profile: str
+) -> None:
+    fake_gpu.drop_binary(tmp_path, fastest)
+    call = arguments(profile=profile)
+    reason = f"names no binary of {fastest}; no NVRTC found"
+    with pytest.warns(
+        BackendFallbackWarning, match=f"{fastest} is unavailable: .*{reason}.*cuda:{next_one} runs"
+    ) as told:
+        result = mmaemu.scaled_mm(**call)
+    assert len(told) == 1
+    assert bits(result) == bits(mmaemu.scaled_mm(**call, backend="reference"))
+    plan = mmaemu.explain(**call)
+    assert (plan.backend, plan.warnings) == (f"cuda:{next_one}", [str(told[0].message)])
+    assert reason in plan.fallbacks[-1]
+    with pytest.raises(BackendUnavailableError, match=reason):
+        mmaemu.scaled_mm(**call, backend=f"cuda:{fastest}")
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "reason"),
+    [
+        ("MMAEMU_LIBCUDA_PATH", "/no/libcuda.so", "no CUDA driver: /no/libcuda.so"),
+        ("MMAEMU_LIBCUDA_PATH", str(fake_gpu.LIBRARY.with_name("libcuda-old.so")), "there is no CUDA device 0"),
+        ("MMAEMU_DISABLE_CUDA", "1", "MMAEMU_DISABLE_CUDA=1"),
+    ],
+    ids=["no driver", "no device", "disabled"],
+)
+def test_without_a_usable_device_the_reference_runs_with_one_warning(
+    gpu: fake_gpu.FakeGpu, monkeypatch: pytest.MonkeyPatch, variable: str, value: str, reason: str
+) -> None:
+    reference = mmaemu.scaled_mm(**arguments(backend="reference"))
+    monkeypatch.setenv(variable, value)
+    plan = mmaemu.explain(**arguments())
+    assert plan.backend == "reference"
+    assert plan.fallbacks[0].startswith(f"cuda: {reason}")
+    with pytest.warns(
+        BackendFallbackWarning, match=f"cuda:0 are computed by the reference on the CPU: .*{reason}"
+    ) as told:
+        assert bits(mmaemu.scaled_mm(**arguments())) == bits(reference)
+        assert bits(mmaemu.scaled_mm(**arguments())) == bits(reference)
+    assert len(told) == 1
+    for backend in ("cuda", "cuda:v1"):
+        with pytest.raises(BackendUnavailableError, match=f'"{backend}" is unavailable: {reason}'):
+            mmaemu.scaled_mm(**arguments(backend=backend))
+
+
+@pytest.mark.parametrize("kernel", ["v1", "v4", "v9", "tc3", "h1", "h4"])
+def test_a_kernel_serves_one_preset(gpu: fake_gpu.FakeGpu, kernel: str) -> None:
+    own, other = ("hopper", "ada") if kernel.startswith("h") else ("ada", "hopper")
+    assert mmaemu.explain(**arguments(backend=f"cuda:{kernel}", profile=own)).backend == f"cuda:{kernel}"
+    with pytest.raises(BackendUnavailableError, match=f"serves preset {own}, not {other}"):
+        mmaemu.scaled_mm(**arguments(backend=f"cuda:{kernel}", profile=other))
 
 
 def test_explain_names_the_kernel_and_why_faster_ones_are_skipped(gpu: fake_gpu.FakeGpu) -> None:

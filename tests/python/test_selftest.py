@@ -26,8 +26,10 @@ def test_every_kernel_has_its_gates(gpu: fake_gpu.FakeGpu) -> None:
     results = mmaemu.selftest()
     assert list(results) == ["tc3", "v9", "v4", "v1", "h4", "h1"]
     for kernel in ("v4", "v1", "h4", "h1"):
-        assert [(gate.name, gate.passed) for gate in results[kernel]] == [("load", True), ("smoke", True)]
-        smoke = results[kernel][1]
+        load, smoke = results[kernel]
+        assert (load.name, load.passed, load.reason, load.details) == ("load", True, "fatbin", {})
+        assert (smoke.name, smoke.passed) == ("smoke", True)
+        assert smoke.reason.endswith("elements equal")
         assert smoke.details["mismatches"] == 0
         assert smoke.details["elements"] > 10_000
         assert smoke.seconds > 0
@@ -73,10 +75,20 @@ def test_verdicts_are_cached_until_forced(gpu: fake_gpu.FakeGpu, tmp_path: Path)
     assert (forced.passed, forced.cached) == (False, False)
 
 
-def test_the_status_says_what_loaded_and_passed(gpu: fake_gpu.FakeGpu) -> None:
+def test_the_status_says_what_loaded_and_passed(gpu: fake_gpu.FakeGpu, tmp_path: Path) -> None:
+    gpu.spoil("mmaemu_v4")
+    fake_gpu.drop_binary(tmp_path, "h4")
     status = mmaemu.backends_status(0)
     v1 = status["cuda:v1"]
     assert (v1.available, v1.source, v1.validated_here, v1.gates) == (True, "fatbin", False, ("load", "smoke"))
+    assert status["cuda:tc3"].gates == ("load", "window", "design_a", "smoke")
+    v4 = status["cuda:v4"]
+    assert (v4.available, v4.source, v4.gates) == (False, "fatbin", ("load",))
+    assert v4.reason.startswith("gate smoke failed on Fake GPU: ")
+    h4 = status["cuda:h4"]
+    assert (h4.available, h4.source, h4.gates) == (False, None, ())
+    assert "names no binary of h4" in h4.reason
+    assert status["reference"].available
     assert not any(entry.validated_here for name, entry in status.items() if name != "reference")
 
 
@@ -87,6 +99,12 @@ def test_the_commands_tell_of_a_device(gpu: fake_gpu.FakeGpu, capsys: pytest.Cap
     explained = capsys.readouterr().out
     assert "backend     cuda:v1\n" in explained
     assert "fallback    cuda:v4: its gates cannot run: the launch of mmaemu_v4_e4m3e4m3 fails" in explained
+    for device in ("cuda", "auto"):
+        assert main([*call, "--device", device, "--backend", "cuda:v1", "--json", "-"]) == 0
+        told = json.loads(capsys.readouterr().out)
+        assert (told["call"]["device"], told["plan"]["backend"]) == ("cuda:0", "cuda:v1")
+    assert main([*call, "--device", "cuda:1"]) == 4
+    assert "explain is unavailable on cuda:1" in capsys.readouterr().out
     assert main([*call, "--backend", "cuda:h1"]) == 1
     assert "would raise BackendUnavailableError" in capsys.readouterr().out
     assert main(["info", "--device", "0"]) == 0
@@ -101,6 +119,14 @@ def test_passing_kernels_give_status_0(gpu: fake_gpu.FakeGpu, capsys: pytest.Cap
     report = json.loads(capsys.readouterr().out)
     assert report["required"] == ["v1", "h1"]
     assert [gate["name"] for gate in report["kernels"]["v1"]] == ["load", "smoke"]
+
+
+def test_force_runs_the_gates_again(gpu: fake_gpu.FakeGpu, capsys: pytest.CaptureFixture[str]) -> None:
+    for options, cached in (((), False), ((), True), (("--force",), False)):
+        assert main(["selftest", "--device", "0", "--kernels", "v1", *options, "--json", "-"]) == 0
+        smoke = json.loads(capsys.readouterr().out)["kernels"]["v1"][-1]
+        assert list(smoke) == ["name", "passed", "reason", "details", "seconds", "cached"]
+        assert smoke["cached"] == cached
 
 
 def test_a_required_kernel_that_fails_gives_status_1(gpu: fake_gpu.FakeGpu, capsys: pytest.CaptureFixture[str]) -> None:
