@@ -4,6 +4,7 @@
 
 #include <algorithm>
 #include <array>
+#include <dlfcn.h>
 #include <filesystem>
 #include <gtest/gtest.h>
 
@@ -55,6 +56,16 @@ TEST_F(NvrtcCompiler, WhatItCannotCompileIsAnErrorWithItsLog) {
   const Result<Bytes> no_such_gpu = nvrtc.compile("kernel.cu", kFiles, "sm_12345", kOptions);
   ASSERT_FALSE(no_such_gpu.ok());
   EXPECT_NE(no_such_gpu.error().message.find("sm_12345"), std::string::npos) << no_such_gpu.error().message;
+}
+
+TEST_F(NvrtcCompiler, ThatTheProcessHasLoadedServesWithoutThePath) {
+  ASSERT_NE(dlopen(MMAEMU_NVRTC, RTLD_NOW | RTLD_LOCAL), nullptr);
+  const int version = Nvrtc::load(12).value().version();
+  const ScopedVariable none("MMAEMU_NVRTC_PATH", std::nullopt);
+  const Result<Nvrtc> nvrtc = Nvrtc::load(12);
+  ASSERT_TRUE(nvrtc.ok()) << nvrtc.error().message;
+  EXPECT_EQ(nvrtc.value().version(), version);
+  EXPECT_TRUE(nvrtc.value().path().starts_with("libnvrtc.so.1")) << nvrtc.value().path();
 }
 
 TEST(NvrtcSearch, MissingLibraryIsAnErrorWithTheWayOut) {
