@@ -208,6 +208,18 @@ TEST_F(CudaHost, DriverProblemsAreReasons) {
     expect_mentions(reason(), "no CUDA driver");
   }
   {
+    const ScopedVariable other("MMAEMU_LIBCUDA_PATH", MMAEMU_FAKE_NVRTC);
+    expect_mentions(reason(), "libnvrtc-fake.so is no CUDA driver: it has no cuInit");
+  }
+  {
+    const std::string name = cache_ / "libcuda.so";  // by another name a driver is begun anew
+    std::filesystem::create_symlink(MMAEMU_FAKE_GPU, name);
+    const ScopedVariable again("MMAEMU_LIBCUDA_PATH", name);
+    gpu_.failures["cuInit"] = 999;
+    expect_mentions(reason(), "cuInit fails with CUDA error 999");
+    gpu_.failures.clear();
+  }
+  {
     // It serves the live query and has none of the functions that launch kernels.
     const ScopedVariable old("MMAEMU_LIBCUDA_PATH", MMAEMU_OLD_DRIVER);
     expect_mentions(reason(), "there is no CUDA device 0");
@@ -295,6 +307,30 @@ TEST_F(CudaHost, NvrtcServesWhereNoBinaryDoes) {
   fill(kept[0], whole.substr(0, whole.size() - 1));
   EXPECT_TRUE(choose_backend(query("cuda:h4", "hopper")).ok());
   EXPECT_EQ(contents(kept[0]).size(), whole.size());
+}
+
+TEST_F(CudaHost, FailureOfNvrtcIsAReason) {
+  const ScopedVariable nvrtc("MMAEMU_NVRTC_PATH", MMAEMU_FAKE_NVRTC);
+  std::filesystem::remove(fatbins_ / "manifest.json");
+  const auto fail = fake<void(const char*, int)>("fake_nvrtc_fail", MMAEMU_FAKE_NVRTC);
+  const auto problem = [&](const char* function) {
+    fail(function, 11);
+    return selftest("cuda:0", {"v1"}, true).value()[0].gates.back().reason;
+  };
+  const std::string fails = std::string("NVRTC ") + MMAEMU_FAKE_NVRTC + " fails: NVRTC_ERROR_INTERNAL_ERROR";
+  for (const char* function : {"nvrtcVersion", "nvrtcGetNumSupportedArchs", "nvrtcGetSupportedArchs"})
+    expect_mentions(problem(function), "/manifest.json; " + fails);
+  for (const char* function : {"nvrtcCreateProgram", "nvrtcGetCUBINSize", "nvrtcGetCUBIN"})
+    expect_mentions(problem(function), "cannot compile program.cu for sm_89: NVRTC_ERROR_INTERNAL_ERROR");
+  EXPECT_TRUE(files_below(cache_.path()).empty());
+  fail("nvrtcCompileProgram", 6);
+  const BackendChoice choice = choose_backend(query("auto")).value();
+  EXPECT_EQ(choice.name, "reference");
+  ASSERT_EQ(choice.warnings.size(), 1U);
+  expect_mentions(
+      choice.warnings[0].message,
+      "NVRTC cannot compile program.cu for sm_89: NVRTC_ERROR_COMPILATION\nportable.cu(7): error");
+  expect_mentions(problem("none"), "the driver does not load it: CUDA_ERROR_INVALID_IMAGE (200)");
 }
 
 TEST_F(CudaHost, NvrtcsKernelRunsInPlaceOfABadBinaryWithOneWarning) {
@@ -397,11 +433,35 @@ TEST_F(CudaHost, GatesThatCannotRunAreNoVerdict) {
 
 TEST_F(CudaHost, MemoryThatRanOutIsNoVerdict) {
   for (const char* function : {"cuModuleLoadData", "cuMemAlloc"}) {
-    gpu_.failures[function] = 2;  // CUDA_ERROR_OUT_OF_MEMORY
+    gpu_.failures = {{function, 2}};  // CUDA_ERROR_OUT_OF_MEMORY
     expect_mentions(reason(), "CUDA_ERROR_OUT_OF_MEMORY (2)");
   }
   gpu_.failures.clear();
   EXPECT_TRUE(choose_backend(query("cuda:v1")).ok());
+}
+
+TEST_F(CudaHost, DriverFailureIsAReasonAndNoVerdict) {
+  const std::vector<std::pair<std::string, std::string>> failing{
+      {"cuDeviceGetName", "CUDA device 0 does not describe itself"},
+      {"cuCtxPushCurrent", "cannot enter the context of CUDA device 0"},
+      {"cuStreamCreate", "cannot create a CUDA stream"},
+      {"cuMemAlloc", "bytes of CUDA memory"},
+      {"cuMemcpyHtoDAsync", "cannot copy to the CUDA device"},
+      {"cuMemcpyDtoHAsync", "cannot copy from the CUDA device"},
+      {"cuStreamSynchronize", "a CUDA kernel failed"}};
+  for (const auto& [function, what] : failing) {
+    gpu_.failures = {{function, 999}};
+    expect_mentions(reason(), what + ": CUDA error 999");
+  }
+  EXPECT_TRUE(files_below(cache_ / "verdicts").empty());
+  gpu_.failures = {{"cuDevicePrimaryCtxRetain", 999}};
+  gpu_.devices.resize(8, gpu_.devices[0]);
+  BackendQuery last = query("cuda:v1");
+  last.device = "cuda:7";
+  expect_mentions(choose_backend(last).error().message, "no context on CUDA device 7: CUDA error 999");
+  gpu_.failures.clear();
+  EXPECT_TRUE(choose_backend(query("cuda:v1")).ok());
+  EXPECT_TRUE(choose_backend(last).ok());
 }
 
 TEST_F(CudaHost, VerdictsAreOfADeviceADriverAndABinary) {
@@ -447,6 +507,7 @@ TEST_F(CudaHost, SelftestNamesItsKernels) {
   ASSERT_FALSE(unknown.ok());
   EXPECT_EQ(unknown.error().kind, ErrorKind::value_error);
   expect_mentions(unknown.error().message, "tc3, v9, v4, v1, h4, h1");
+  gpu_.execute = false;  // what they compute is not asked
   EXPECT_EQ(selftest("cuda", {}, false).value().size(), 6U);
 }
 
@@ -529,6 +590,8 @@ TEST_F(CudaHost, FailedLaunchIsAnErrorAndNothingIsWritten) {
 }
 
 TEST_F(CudaHost, KernelThatIsUnavailableComputesNothing) {
+  gpu_.devices[0].major = 7;
+  gpu_.devices[0].minor = 5;
   Call call = small_call();
   const auto refused = [&](const std::string& backend, const std::string& part) {
     const Status status = call.run(backend);
@@ -538,6 +601,7 @@ TEST_F(CudaHost, KernelThatIsUnavailableComputesNothing) {
     EXPECT_EQ(call.out, call.wanted);
   };
   refused("cuda:h1", "does not serve preset ada");
+  refused("cuda:v4", "needs compute capability 8.0");
   gpu_.failing_launch = "mmaemu_v1";
   refused("cuda:v1", "its gates cannot run");
   const ScopedVariable disabled("MMAEMU_DISABLE_CUDA", "1");
@@ -647,6 +711,14 @@ TEST_F(CudaHost, ViewsThatTheKernelsDoNotTakeAreValueErrors) {
   out = call.view();
   out.rows = odd.rows;
   refused(odd, call.view_b(), out);
+  out = call.view();
+  --out.rows;
+  refused(call.view_a(), call.view_b(), out);
+  out = call.view();
+  out.format = FormatId::bfloat16;
+  const Status status = cuda_accumulate("cuda:v1", call.view_a(), call.view_b(), call.p.how, out, call.queue);
+  ASSERT_FALSE(status.ok());
+  expect_mentions(status.error().message, "an accumulator is float32, not bfloat16");
   ASSERT_FALSE(cuda_workspace_bytes("cuda", call.view_a(), call.view_b(), call.p.how, call.view()).ok());
 }
 
