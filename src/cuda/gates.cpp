@@ -3,7 +3,6 @@
 #include "cuda/gates.h"
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <span>
 
@@ -117,29 +116,23 @@ Result<GateResult> smoke(const DeviceRuntime& runtime, const Kernel& kernel, con
   return gate;
 }
 
-// 256 warps make 64 products of 16 x 8 results each.
-constexpr unsigned kProbeBlocks = 64;
-constexpr unsigned kProbeThreads = 128;
 constexpr int kProbeRounds = 64;
+constexpr std::int64_t kProbeResults = Launcher::kProbeWarps * kProbeRounds * (16 * 8);
+constexpr std::uint32_t kProbeSeed = 20250601;
 
-Result<GateResult> probe(const DeviceRuntime& runtime, std::string_view name, const KernelState& loaded,
-                         const Stream& stream) {
+Result<GateResult> probe(const DeviceRuntime& runtime, const Kernel& kernel, std::string_view name,
+                         const KernelState& loaded, const Stream& stream) {
   const Clock::time_point begin = Clock::now();
   const Driver& driver = runtime.driver();
   Result<DeviceMemory> violations = DeviceMemory::allocate(driver, sizeof(std::uint32_t));
   if (!violations.ok()) return violations.error();
   std::vector<std::uint32_t> count{0};
-  DeviceAddress address = violations.value().address();
-  std::uint32_t seed = 20250601;
-  int rounds = kProbeRounds;
-  std::array<void*, 3> parameters{&address, &seed, &rounds};
-  const std::string function = probe_name(name);
+  const DeviceAddress address = violations.value().address();
+  Launcher launcher(runtime, kernel, loaded, stream.get());
   Status status = stream.upload(address, as_bytes(count));
   if (status.ok()) {
-    const DriverStatus launched = driver.launch(loaded.function(function), kProbeBlocks, 1, 1, kProbeThreads,
-                                                1, 1, 0, stream.get(), parameters.data(), nullptr);
-    if (launched != kDriverSuccess)
-      status = driver_error(driver, "the launch of " + function + " fails", launched);
+    launcher.probe(name, address, kProbeSeed, kProbeRounds);
+    status = launcher.status();
   }
   if (status.ok()) status = stream.download(std::as_writable_bytes(std::span(count)), address);
   if (!status.ok()) return status.error();
@@ -149,10 +142,9 @@ Result<GateResult> probe(const DeviceRuntime& runtime, std::string_view name, co
                   .details = {},
                   .seconds = 0,
                   .cached = false};
-  constexpr std::int64_t kResults = std::int64_t{kProbeBlocks} * kProbeThreads / 32 * kProbeRounds * 128;
-  gate.details["results"] = kResults;
+  gate.details["results"] = kProbeResults;
   gate.details["violations"] = count[0];
-  gate.reason = std::to_string(count[0]) + " of " + std::to_string(kResults) +
+  gate.reason = std::to_string(count[0]) + " of " + std::to_string(kProbeResults) +
                 " results of the instruction break the property";
   gate.seconds = seconds_since(begin);
   return gate;
@@ -166,7 +158,7 @@ Result<std::vector<GateResult>> run_gates(const DeviceRuntime& runtime, const Ke
   if (!stream.ok()) return stream.error();
   std::vector<GateResult> gates;
   for (const std::string_view name : kernel.own_gates) {
-    Result<GateResult> own = probe(runtime, name, loaded, stream.value());
+    Result<GateResult> own = probe(runtime, kernel, name, loaded, stream.value());
     if (!own.ok()) return own.error();
     gates.push_back(std::move(own).value());
     if (!gates.back().passed) return gates;

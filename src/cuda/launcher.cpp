@@ -22,6 +22,10 @@ std::string chain_name(const Kernel& kernel, FormatId a, FormatId b) {
          std::string(format(b).name);
 }
 
+std::string probe_name(std::string_view gate) {
+  return "mmaemu_probe_" + std::string(gate);
+}
+
 std::uint32_t first_non_finite(FormatId id) {
   return format(id).max_finite() + 1;
 }
@@ -33,10 +37,6 @@ std::vector<std::string> function_names(const Kernel& kernel) {
   for (const FormatPair& pair : kernel.pairs) names.push_back(chain_name(kernel, pair.a, pair.b));
   for (const std::string_view gate : kernel.own_gates) names.push_back(probe_name(gate));
   return names;
-}
-
-std::string probe_name(std::string_view gate) {
-  return "mmaemu_probe_" + std::string(gate);
 }
 
 void Launcher::launch(std::string_view function, std::array<unsigned, 2> grid, std::array<unsigned, 2> block,
@@ -103,6 +103,12 @@ void Launcher::finish(const Finish& f) {
                                    &first_b,  &g.out,       &out_format,  &g.a.rows,   &g.b.rows,  &g.a.depth,
                                    &g.stride, &g.scales[0], &g.scales[1], &g.scales[2]};
   launch_linear("mmaemu_finish", f.a.rows * f.b.rows, parameters.data());
+}
+
+void Launcher::probe(std::string_view gate, DeviceAddress violations, std::uint32_t seed, int rounds) {
+  constexpr std::int64_t kWarp = 32;
+  std::array<void*, 3> parameters{&violations, &seed, &rounds};
+  launch_linear(probe_name(gate), kProbeWarps * kWarp, parameters.data());
 }
 
 }  // namespace mmaemu::cuda

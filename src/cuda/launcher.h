@@ -18,9 +18,6 @@ namespace mmaemu::cuda {
 // and the probes of a gated one.
 std::vector<std::string> function_names(const Kernel& kernel);
 
-// The function of one of a kernel's own gates.
-std::string probe_name(std::string_view gate);
-
 // A matrix of codes on the device, rows contiguous.
 struct DeviceRows {
   DeviceAddress address = 0;
@@ -53,6 +50,9 @@ class Launcher {
   void add(DeviceAddress sum, DeviceAddress part, std::int64_t elements);
   void flag(const DeviceRows& codes, DeviceAddress flags);  // one word a row
   void finish(const Finish& f);
+  // A gate's own function, `rounds` times in each warp; it adds what it counts to a word at `violations`.
+  void probe(std::string_view gate, DeviceAddress violations, std::uint32_t seed, int rounds);
+  static constexpr std::int64_t kProbeWarps = 256;
 
   const Status& status() const { return status_; }
 
