@@ -135,8 +135,8 @@ MMAEMU_KERNEL void mmaemu_finish(const float* sums, const Byte* a, const Byte* b
     float y = sums[i];
     if ((flags_a[m] | flags_b[n]) != 0) y = patched(y, a + m * depth, b + n * depth, depth, first_a, first_b);
     if (scale_a != nullptr) {
-      y = __fmaf_rn(y, __fmul_rn(*scale_a, *scale_b),
-                    0.0F);  // one rounding, and never -0 from a product of zero
+      // One rounding, and never -0 from a product of zero.
+      y = __fmaf_rn(y, __fmul_rn(*scale_a, *scale_b), 0.0F);
       if (scale_result != nullptr && format <= kE5m2) y = __fmul_rn(y, *scale_result);
     }
     store(out, m * stride + n, format, y);

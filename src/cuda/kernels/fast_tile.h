@@ -95,9 +95,8 @@ class FastTile {
     for (int i = 0; i < 8; ++i) {
 #pragma unroll
       for (int j = 0; j < 8; ++j) {
-        magic[i][j] = __uint_as_float(j % 2 == 0 ? fields[i][j / 2] << 16 : fields[i][j / 2]);
-        const Word begin = __float_as_uint(__fmaf_rz(sum[i][j], 1.0F + 0x1p-23F, magic[i][j]));
-        s[i][j] = begin + (__float_as_uint(sum[i][j]) >> 31);
+        magic[i][j] = magic_of_two(fields[i][j / 2], j);
+        s[i][j] = begin_block(sum[i][j], magic[i][j]);
       }
     }
   }

@@ -83,12 +83,9 @@ class TensorTile {
     float sum[4] = {low[j], low[j + 1], high[j], high[j + 1]};
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
-      const Word field = i % 2 == 0 ? magic[i / 2] << 16 : magic[i / 2];
-      m[i] = __uint_as_float(field);
-      d[i] = __uint_as_float((field & 0x7F800000U) + 0x00800000U);
-      // As in fast_tile.h: the sum cut to g, toward zero.
-      const Word begin = __float_as_uint(__fmaf_rz(sum[i], 1.0F + 0x1p-23F, m[i]));
-      sum[i] = __uint_as_float(begin + (__float_as_uint(sum[i]) >> 31));
+      m[i] = magic_of_two(magic[i / 2], i);
+      d[i] = __uint_as_float((__float_as_uint(m[i]) & 0x7F800000U) + 0x00800000U);
+      sum[i] = __uint_as_float(begin_block(sum[i], m[i]));
     }
 #pragma unroll
     for (int h = 0; h < 2; ++h) {

@@ -132,6 +132,17 @@ __device__ inline Word own_magic(float even, float odd) {
   return (halves & 0x7F807F80U) + (0x05000500U + kMagicFraction);
 }
 
+// One of the two: the even output's is in the lower half.
+__device__ inline float magic_of_two(Word two, int i) {
+  return __uint_as_float(i % 2 == 0 ? two << 16 : two);
+}
+
+// The sum so far, cut toward zero to the grid of a block, on its magic number. The nudge and the sign undo
+// what the rounding of a number below the magic one does; src/cpu/chain-inl.h.
+__device__ inline Word begin_block(float sum, float magic) {
+  return __float_as_uint(__fmaf_rz(sum, 1.0F + 0x1p-23F, magic)) + (__float_as_uint(sum) >> 31);
+}
+
 // The rows that the threads of a tile unpack, and the tile's outputs.
 template <int kBlock>
 class TileOperands {
