@@ -18,11 +18,7 @@ install() {
     libhwy-dev libgtest-dev nlohmann-json3-dev libzip-dev \
     libbenchmark-dev libcli11-dev g++-aarch64-linux-gnu qemu-user doxygen
   rm -rf build/release build/sanitize build/aarch64 build/python
-  local python
-  python=$(find_python 3.11 3.12 3.13)
-  [ -x .venv/bin/python ] || "$python" -m venv .venv
-  .venv/bin/pip install -q -r constraints/cuda.txt
-  environment .venv "$python" 2.7.1 pytest hypothesis ruff safetensors torchao distributed matplotlib mypy
+  environment .venv "$(find_python 3.11 3.12 3.13)" 2.7.1 -r constraints/cuda.txt pytest hypothesis ruff safetensors torchao distributed matplotlib mypy
 }
 
 style() {
