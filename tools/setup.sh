@@ -3,6 +3,17 @@ set -euo pipefail
 cd "$(dirname "${BASH_SOURCE[0]}")/.."
 export PIP_DISABLE_PIP_VERSION_CHECK=1 PIP_ROOT_USER_ACTION=ignore
 
+# warn_of_space GIGABYTES: says so where less disk is free in this folder or in that of temporary files.
+warn_of_space() {
+  local folder free
+  for folder in "$PWD" "${TMPDIR:-/tmp}"; do
+    free=$(($(df --output=avail -B1000000000 "$folder" | tail -1)))
+    [ "$free" -ge "$1" ] && continue
+    echo "Warning: $free GB of disk are free in $folder; torch and its CUDA libraries may need up to $1 GB of it. If the disk" \
+      "runs full, free some, or set TMPDIR to a folder on a larger one." >&2
+  done
+}
+
 # need_packages PACKAGE...: installs those that are missing, as root or through sudo.
 need_packages() {
   local missing=() package
