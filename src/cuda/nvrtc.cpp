@@ -110,33 +110,35 @@ Result<Nvrtc> Nvrtc::load(int driver_major) {
   std::string tried;
   for (const Candidate& candidate : candidates(driver_major)) {
     void* library = dlopen(candidate.path.c_str(), RTLD_NOW | RTLD_LOCAL | candidate.flags);
-    if (library == nullptr) {
-      if (candidate.flags == 0) tried += (tried.empty() ? "" : ", ") + candidate.path;
-      continue;
-    }
-    auto functions = std::make_shared<NvrtcFunctions>();
-    if (const std::string missing = find_functions(library, *functions); !missing.empty())
-      return unavailable("NVRTC " + candidate.path + " is too old or not NVRTC: it has no " + missing);
+    if (library == nullptr && candidate.flags != 0) continue;
     Nvrtc nvrtc;
     nvrtc.path_ = candidate.path;
-    int major = 0;
-    int minor = 0;
-    int count = 0;
-    NvrtcStatus status = functions->version(&major, &minor);
-    if (status == 0) status = functions->architecture_count(&count);
-    if (status == 0 && count > 0) {
-      nvrtc.architectures_.resize(static_cast<std::size_t>(count));
-      status = functions->architectures(nvrtc.architectures_.data());
-    }
-    if (status != 0)
-      return unavailable("NVRTC " + candidate.path + " fails: " + functions->error_text(status));
-    std::ranges::sort(nvrtc.architectures_);
-    nvrtc.version_ = major * 1000 + minor * 10;
-    nvrtc.functions_ = std::move(functions);
-    return nvrtc;
+    const std::string problem = library == nullptr ? "cannot be opened" : nvrtc.bind(library);
+    if (problem.empty()) return nvrtc;
+    tried += (tried.empty() ? "" : "; ") + candidate.path + " " + problem;
   }
-  return unavailable("no NVRTC found (tried " + tried +
+  return unavailable("no NVRTC found (" + tried +
                      "); pip install nvidia-cuda-nvrtc, or set MMAEMU_NVRTC_PATH");
+}
+
+std::string Nvrtc::bind(void* library) {
+  auto functions = std::make_shared<NvrtcFunctions>();
+  if (const std::string missing = find_functions(library, *functions); !missing.empty())
+    return "is too old or not NVRTC: it has no " + missing;
+  int major = 0;
+  int minor = 0;
+  int count = 0;
+  NvrtcStatus status = functions->version(&major, &minor);
+  if (status == 0) status = functions->architecture_count(&count);
+  if (status == 0 && count > 0) {
+    architectures_.resize(static_cast<std::size_t>(count));
+    status = functions->architectures(architectures_.data());
+  }
+  if (status != 0) return "fails: " + std::string(functions->error_text(status));
+  std::ranges::sort(architectures_);
+  version_ = major * 1000 + minor * 10;
+  functions_ = std::move(functions);
+  return {};
 }
 
 Result<Bytes> Nvrtc::compile(std::string_view file, std::span<const SourceFile> files,

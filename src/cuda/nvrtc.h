@@ -26,8 +26,8 @@ class Nvrtc {
  public:
   // $MMAEMU_NVRTC_PATH alone where it is set. Else the library that the process has loaded (torch brings
   // one), those of the pip packages beside this one (nvidia-cuda-nvrtc, nvidia-cuda-nvrtc-cu12), and the
-  // system's; among them the driver's major version first, 13 and 12 known. BackendUnavailable, with every
-  // place that was tried.
+  // system's; among them the driver's major version first, 13 and 12 known. BackendUnavailable, with what is
+  // wrong with each.
   static Result<Nvrtc> load(int driver_major);
 
   const std::string& path() const { return path_; }
@@ -41,6 +41,8 @@ class Nvrtc {
 
  private:
   Nvrtc() = default;
+  std::string bind(void* library);  // empty, or why it is of no use
+
   std::string path_;
   int version_ = 0;
   std::vector<int> architectures_;

@@ -100,7 +100,7 @@ std::optional<std::vector<GateResult>> parse_entry(const VerdictKey& key, std::s
 
 std::string VerdictKey::text() const {
   return "mmaemu gates 1\nversion " MMAEMU_VERSION "\nkernel " + kernel + "\ngpu " + uuid + "\ncapability " +
-         capability + "\ndriver " + std::to_string(driver) + "\nbinary " + binary + "\n";
+         capability + "\ndriver " + std::to_string(driver) + " " + driver_build + "\nbinary " + binary + "\n";
 }
 
 std::optional<std::vector<GateResult>> find_verdict(const VerdictKey& key) {

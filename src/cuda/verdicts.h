@@ -13,10 +13,11 @@ namespace mmaemu::cuda {
 // Everything a verdict depends on.
 struct VerdictKey {
   std::string kernel;
-  std::string uuid;        // of the GPU
-  std::string capability;  // "8.9"
-  int driver = 0;          // cuDriverGetVersion
-  std::string binary;      // sha256 of the image that was loaded
+  std::string uuid;          // of the GPU
+  std::string capability;    // "8.9"
+  int driver = 0;            // cuDriverGetVersion
+  std::string driver_build;  // Driver::build: what compiles PTX
+  std::string binary;        // sha256 of the image that was loaded
 
   std::string text() const;
 };

@@ -2,6 +2,7 @@
 #include "platform/driver.h"
 
 #include <dlfcn.h>
+#include <filesystem>
 #include <map>
 #include <mutex>
 
@@ -27,6 +28,17 @@ class Symbols {
   void* library_;
   std::string missing_;
 };
+
+// Of the library that a function belongs to. The driver's file carries its version: libcuda.so.580.65.06.
+std::string build_of(const void* function) {
+  Dl_info info;
+  if (dladdr(function, &info) == 0 || info.dli_fname == nullptr) return {};
+  std::error_code error;
+  const std::filesystem::path file = std::filesystem::canonical(info.dli_fname, error);
+  if (error) return {};
+  const std::uintmax_t size = std::filesystem::file_size(file, error);
+  return error ? file.string() : file.string() + " of " + std::to_string(size) + " bytes";
+}
 
 void load(Driver& driver) {
   void* library = dlopen(driver.path.c_str(), RTLD_NOW | RTLD_LOCAL);
@@ -73,6 +85,7 @@ void load(Driver& driver) {
     driver.problem = "cuInit fails with " + driver.describe(status);
     return;
   }
+  driver.build = build_of(reinterpret_cast<const void*>(driver.init));
   driver.usable = true;
 }
 

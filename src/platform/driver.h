@@ -56,6 +56,7 @@ struct Driver {
   DriverStatus (*error_name)(DriverStatus, const char**) = nullptr;
 
   std::string path;            // as it was asked for
+  std::string build;           // the library's file and size: tells drivers of one CUDA version apart
   std::string problem;         // why no device can be asked; empty where `usable`
   std::string launch_problem;  // why no kernel can run; empty where all functions are there
   bool usable = false;         // the first group is complete and the driver initialized

@@ -4,6 +4,8 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
+#include <cstdlib>
 #include <dlfcn.h>
 #include <filesystem>
 #include <gtest/gtest.h>
@@ -82,6 +84,21 @@ TEST(NvrtcSearch, LibraryThatIsNotNvrtcIsAnError) {
   const Result<Nvrtc> nvrtc = Nvrtc::load(12);
   ASSERT_FALSE(nvrtc.ok());
   EXPECT_NE(nvrtc.error().message.find("nvrtcVersion"), std::string::npos) << nvrtc.error().message;
+}
+
+// In a process of its own, which no other test has opened a library in.
+TEST(NvrtcSearch, GoesOnBehindALibraryThatIsNotNvrtc) {
+  GTEST_FLAG_SET(death_test_style, "threadsafe");
+  const ScopedVariable none("MMAEMU_NVRTC_PATH", std::nullopt);
+  const auto search = [] {
+    for (const char* loaded :
+         {MMAEMU_FAKE_CUDA_DIR "/libnvrtc-12.so", MMAEMU_FAKE_CUDA_DIR "/libnvrtc-13.so"})
+      if (dlopen(loaded, RTLD_NOW | RTLD_LOCAL) == nullptr) std::fputs(dlerror(), stderr);
+    const Result<Nvrtc> nvrtc = Nvrtc::load(12);
+    std::fputs((nvrtc.ok() ? nvrtc.value().path() : nvrtc.error().message).c_str(), stderr);
+    std::exit(0);
+  };
+  EXPECT_EXIT(search(), ::testing::ExitedWithCode(0), "^libnvrtc.so.13$");
 }
 
 }  // namespace

@@ -317,7 +317,8 @@ TEST_F(CudaHost, FailureOfNvrtcIsAReason) {
     fail(function, 11);
     return selftest("cuda:0", {"v1"}, true).value()[0].gates.back().reason;
   };
-  const std::string fails = std::string("NVRTC ") + MMAEMU_FAKE_NVRTC + " fails: NVRTC_ERROR_INTERNAL_ERROR";
+  const std::string fails =
+      "no NVRTC found (" + std::string(MMAEMU_FAKE_NVRTC) + " fails: NVRTC_ERROR_INTERNAL_ERROR)";
   for (const char* function : {"nvrtcVersion", "nvrtcGetNumSupportedArchs", "nvrtcGetSupportedArchs"})
     expect_mentions(problem(function), "/manifest.json; " + fails);
   for (const char* function : {"nvrtcCreateProgram", "nvrtcGetCUBINSize", "nvrtcGetCUBIN"})
@@ -500,6 +501,15 @@ TEST_F(CudaHost, VerdictsAreOfADeviceADriverAndABinary) {
   gpu_.driver_version = 12080;
   EXPECT_FALSE(cached());
   EXPECT_EQ(files_below(cache_ / "verdicts").size(), 4U);
+}
+
+TEST_F(CudaHost, DriversBuildIsTheFileOfItsLibrary) {
+  const std::string link = cache_ / "libcuda.so.1";
+  std::filesystem::create_symlink(MMAEMU_FAKE_GPU, link);
+  const ScopedVariable driver("MMAEMU_LIBCUDA_PATH", link);
+  EXPECT_EQ(cuda::describe_device(0).value().driver_build,
+            std::filesystem::canonical(MMAEMU_FAKE_GPU).string() + " of " +
+                std::to_string(std::filesystem::file_size(MMAEMU_FAKE_GPU)) + " bytes");
 }
 
 TEST_F(CudaHost, SelftestNamesItsKernels) {

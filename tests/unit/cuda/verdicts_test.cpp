@@ -16,7 +16,12 @@ using mmaemu::testing::ScopedVariable;
 using mmaemu::testing::TemporaryFolder;
 
 VerdictKey key() {
-  return {.kernel = "v4", .uuid = "GPU-1", .capability = "8.9", .driver = 12080, .binary = "abc"};
+  return {.kernel = "v4",
+          .uuid = "GPU-1",
+          .capability = "8.9",
+          .driver = 12080,
+          .driver_build = "libcuda.so.570.1",
+          .binary = "abc"};
 }
 
 std::vector<GateResult> gates(bool passed) {
@@ -59,11 +64,13 @@ TEST_F(Verdicts, AreFoundInThisProcessAndInTheNext) {
 
 TEST_F(Verdicts, HoldForTheirKeyAlone) {
   keep_verdict(key(), gates(true));
-  const std::vector<VerdictKey> others{{"v1", "GPU-1", "8.9", 12080, "abc"},
-                                       {"v4", "GPU-2", "8.9", 12080, "abc"},
-                                       {"v4", "GPU-1", "9.0", 12080, "abc"},
-                                       {"v4", "GPU-1", "8.9", 12090, "abc"},
-                                       {"v4", "GPU-1", "8.9", 12080, "abd"}};
+  std::vector<VerdictKey> others(6, key());
+  others[0].kernel = "v1";
+  others[1].uuid = "GPU-2";
+  others[2].capability = "9.0";
+  others[3].driver = 12090;
+  others[4].driver_build = "libcuda.so.570.2";
+  others[5].binary = "abd";
   for (const VerdictKey& other : others) {
     EXPECT_FALSE(find_verdict(other).has_value()) << other.text();
     EXPECT_FALSE(found_later(folder_.path(), other).has_value()) << other.text();
@@ -90,7 +97,9 @@ TEST_F(Verdicts, DamagedEntryIsNone) {
 }
 
 TEST_F(Verdicts, OfAnotherKeyUnderThisNameIsNone) {
-  keep_verdict({"v1", "GPU-1", "8.9", 12080, "abc"}, gates(true));
+  VerdictKey another = key();
+  another.kernel = "v1";
+  keep_verdict(another, gates(true));
   const std::string other = contents(entry());
   std::filesystem::remove(entry());
   keep_verdict(key(), gates(true));
