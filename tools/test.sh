@@ -14,7 +14,7 @@ suite() {
 not_run() { summary+=("not run  $1"); }
 
 install() {
-  warn_of_space 18
+  warn_of_space 16
   need_packages g++ cmake ninja-build pkg-config clang-format python3-venv \
     libhwy-dev libgtest-dev nlohmann-json3-dev libzip-dev \
     libbenchmark-dev libcli11-dev g++-aarch64-linux-gnu qemu-user doxygen
