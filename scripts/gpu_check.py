@@ -400,8 +400,8 @@ def failures(report: dict[str, Any]) -> list[str]:
     # A kernel that computed nothing, or not all, has passed nothing.
     for kernel in (kernel for names in report["kernels"].values() for kernel in names):
         replayed = report["recordings"].get(kernel, {})
-        if "error" not in replayed and (not replayed.get("products_served") or replayed.get("left_out_for_time")):
-            served, left = replayed.get("products_served", 0), replayed.get("left_out_for_time", 0)
+        served, left = replayed.get("products_served", 0), replayed.get("left_out_for_time", 0)
+        if "error" not in replayed and (not served or left):
             found.append(f"recordings: {kernel} served {served} products, {left} cases were left out for time")
         if "error" not in report["random"] and not report["random"]["products"].get(kernel):
             found.append(f"random products: none on {kernel}")

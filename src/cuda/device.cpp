@@ -80,7 +80,6 @@ Result<DeviceInfo> describe_device(std::optional<int> ordinal) {
     return no("CUDA device" + which + " does not describe itself: " + driver.describe(status));
   info.name = name.data();
   info.uuid = uuid_text(uuid);
-  info.driver_build = driver.build;
   return info;
 }
 

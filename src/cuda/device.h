@@ -20,8 +20,7 @@ struct DeviceInfo {
   std::string uuid;  // "GPU-01020304-..."
   int major = 0;     // compute capability
   int minor = 0;
-  int driver = 0;            // 12080: the driver supports CUDA 12.8
-  std::string driver_build;  // Driver::build
+  int driver = 0;  // 12080: the driver supports CUDA 12.8
 
   int architecture() const { return major * 10 + minor; }
   std::string capability() const { return std::to_string(major) + "." + std::to_string(minor); }

@@ -117,9 +117,8 @@ void DeviceRuntime::load_kernel(const Kernel& kernel, KernelState& state) {
 }
 
 void DeviceRuntime::gate(const Kernel& kernel, KernelState& state, bool again) {
-  const VerdictKey key{std::string(kernel.name), info_.uuid,
-                       info_.capability(),       info_.driver,
-                       info_.driver_build,       binaries_[kernel.name]};
+  const VerdictKey key{std::string(kernel.name), info_.uuid, info_.capability(), info_.driver, driver_.build,
+                       binaries_[kernel.name]};
   std::optional<std::vector<GateResult>> verdict;
   if (!again) verdict = find_verdict(key);
   if (!verdict) {

@@ -7,6 +7,7 @@
 #include <mutex>
 
 #include "platform/environment.h"
+#include "platform/files.h"
 
 namespace mmaemu {
 namespace {
@@ -29,15 +30,12 @@ class Symbols {
   std::string missing_;
 };
 
-// Of the library that a function belongs to. The driver's file carries its version: libcuda.so.580.65.06.
-std::string build_of(const void* function) {
-  Dl_info info;
-  if (dladdr(function, &info) == 0 || info.dli_fname == nullptr) return {};
+// Drivers of one CUDA version differ in the name of their file (libcuda.so.580.65.06) or, where that is the
+// same, in its size.
+std::string build_of(const std::string& file) {
   std::error_code error;
-  const std::filesystem::path file = std::filesystem::canonical(info.dli_fname, error);
-  if (error) return {};
   const std::uintmax_t size = std::filesystem::file_size(file, error);
-  return error ? file.string() : file.string() + " of " + std::to_string(size) + " bytes";
+  return error ? file : file + " of " + std::to_string(size) + " bytes";
 }
 
 void load(Driver& driver) {
@@ -85,7 +83,7 @@ void load(Driver& driver) {
     driver.problem = "cuInit fails with " + driver.describe(status);
     return;
   }
-  driver.build = build_of(reinterpret_cast<const void*>(driver.init));
+  driver.build = build_of(file_of(reinterpret_cast<const void*>(driver.init)));
   driver.usable = true;
 }
 

@@ -2,12 +2,10 @@
 #include "platform/files.h"
 
 #include <cerrno>
-#include <cstdlib>
 #include <cstring>
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <filesystem>
-#include <memory>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -90,13 +88,17 @@ std::string cache_folder() {
   return {};
 }
 
-std::string library_folder() {
+std::string file_of(const void* address) {
   Dl_info info;
-  if (dladdr(reinterpret_cast<const void*>(&library_folder), &info) == 0 || info.dli_fname == nullptr)
-    return {};
-  const std::unique_ptr<char, decltype(&std::free)> resolved(realpath(info.dli_fname, nullptr), &std::free);
-  if (resolved == nullptr) return {};
-  return std::filesystem::path(resolved.get()).parent_path().string();
+  if (dladdr(address, &info) == 0 || info.dli_fname == nullptr) return {};
+  std::error_code error;
+  const std::filesystem::path file = std::filesystem::canonical(info.dli_fname, error);
+  return error ? std::string() : file.string();
+}
+
+std::string library_folder() {
+  const std::string library = file_of(reinterpret_cast<const void*>(&library_folder));
+  return std::filesystem::path(library).parent_path().string();
 }
 
 }  // namespace mmaemu

@@ -33,7 +33,10 @@ Status write_file(const std::string& path, std::span<const std::byte> contents);
 // $MMAEMU_CACHE_DIR, else $XDG_CACHE_HOME/mmaemu, else ~/.cache/mmaemu; empty where none of them is set.
 std::string cache_folder();
 
-// The folder of the program or shared library that holds this code; empty where it cannot be told.
+// The program or shared library that holds an address, links followed; empty where it cannot be told.
+std::string file_of(const void* address);
+
+// The folder of the one that holds this code; empty where it cannot be told.
 std::string library_folder();
 
 }  // namespace mmaemu

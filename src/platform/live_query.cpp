@@ -5,16 +5,15 @@
 #include <array>
 #include <charconv>
 #include <climits>
-#include <cstdlib>
 #include <dlfcn.h>
 #include <map>
-#include <memory>
 #include <type_traits>
 #include <utility>
 #include <vector>
 
 #include "platform/driver.h"
 #include "platform/environment.h"
+#include "platform/files.h"
 
 namespace mmaemu {
 namespace {
@@ -128,14 +127,10 @@ std::vector<int> loaded_version(const CublasLt& lt) {
   std::vector<int> version(3);
   for (int part = 0; part < 3; ++part)
     if (lt.get_property(part, &version[static_cast<std::size_t>(part)]) != 0) return {};
-  Dl_info info;
-  if (dladdr(reinterpret_cast<void*>(lt.create), &info) == 0 || info.dli_fname == nullptr) return version;
-  const std::unique_ptr<char, decltype(&std::free)> resolved(realpath(info.dli_fname, nullptr), &std::free);
-  if (resolved == nullptr) return version;
-  const std::string_view file = resolved.get();
+  const std::string file = file_of(reinterpret_cast<const void*>(lt.create));
   const std::size_t suffix = file.rfind(".so.");
-  if (suffix == std::string_view::npos) return version;
-  const std::vector<int> named = version_parts(file.substr(suffix + 4));
+  if (suffix == std::string::npos) return version;
+  const std::vector<int> named = version_parts(std::string_view(file).substr(suffix + 4));
   if (named.size() == 4 && std::equal(version.begin(), version.end(), named.begin())) return named;
   return version;
 }

@@ -507,9 +507,8 @@ TEST_F(CudaHost, DriversBuildIsTheFileOfItsLibrary) {
   const std::string link = cache_ / "libcuda.so.1";
   std::filesystem::create_symlink(MMAEMU_FAKE_GPU, link);
   const ScopedVariable driver("MMAEMU_LIBCUDA_PATH", link);
-  EXPECT_EQ(cuda::describe_device(0).value().driver_build,
-            std::filesystem::canonical(MMAEMU_FAKE_GPU).string() + " of " +
-                std::to_string(std::filesystem::file_size(MMAEMU_FAKE_GPU)) + " bytes");
+  EXPECT_EQ(cuda_driver().build, std::filesystem::canonical(MMAEMU_FAKE_GPU).string() + " of " +
+                                     std::to_string(std::filesystem::file_size(MMAEMU_FAKE_GPU)) + " bytes");
 }
 
 TEST_F(CudaHost, SelftestNamesItsKernels) {
